@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { mp3Frames } from '../../src/sandbox/media/mp3.ts';
 import { seededRandom, tuneOf } from '../../src/sandbox/media/scene.ts';
@@ -149,9 +149,24 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(film().toString()).toBe('mine');
     expect((await join(file, '--force')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's2'));
-    const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at('s1.mp4'), '--force']);
-    expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('the output file of row s1')]);
-    expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
+    symlinkSync(scene.at('.'), scene.at('link'));
+    for (const path of ['s1.mp4', 'link/s1.mp4']) {
+      const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at(path), '--force']);
+      expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('an output file of row s1')]);
+      expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
+    }
+  });
+
+  it('never overwrites the second video of a row, or the path of a missing video', async () => {
+    const columns = 'id,protocol,model,duration,resolution,prompt,sample-count';
+    const file = scene.file('m.csv', `${columns}\ns1,a,veo-3,4,720p,s1,2\ns2,a,veo-3,4,720p,s2,1\n`);
+    expect((await scene.batch('run', file)).code).toBe(0);
+    rmSync(scene.at('s2.mp4'));
+    for (const path of ['s1-2.mp4', 's2.mp4']) {
+      const args = ['batch', 'join', file, '-o', scene.at(path), '--force', '--skip-missing'];
+      const over = await runHereAs(scene.user, args);
+      expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('an output file of row s')]);
+    }
   });
 
   it('lists unfinished rows and writes nothing unless --skip-missing is given', async () => {

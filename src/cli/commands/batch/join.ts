@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
-import { type JoinPlan, type MissingRow, planJoin, joinClips } from '../../../batch/join.ts';
+import { isOutputOf, type JoinPlan, type MissingRow, planJoin, joinClips } from '../../../batch/join.ts';
 import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
@@ -130,11 +130,11 @@ function filmPath(output: string | undefined): string {
 }
 
 // Throws if the output path is a row's file, even with --force, because that file was paid for.
-function checkNoInput(path: string, { clips }: JoinPlan): void {
-  const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
-  if (input !== undefined)
+function checkNoInput(path: string, { rows }: JoinPlan): void {
+  const row = rows.find((each) => isOutputOf(each, path));
+  if (row !== undefined)
     throw usageError(
-      `-o: ${printableLine(path, 200)} is the output file of row ${printableLine(input.id, 100)}.`,
+      `-o: ${printableLine(path, 200)} is an output file of row ${printableLine(row.id, 100)}.`,
     );
 }
 
