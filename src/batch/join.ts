@@ -33,6 +33,8 @@ export interface JoinPlan {
 export interface MissingRow extends PlannedRow {
   /** The path of the row's video, if the video has changed since it was saved. */
   changedFile?: string | undefined;
+  /** Whether the row's speech is gone. The gateway does not deliver speech twice, so only a paid retry replaces it. */
+  isGone?: boolean;
 }
 
 /** Returns a job's first intact file; undefined if there is none. */
@@ -80,7 +82,8 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
 function missingRow(planned: PlannedRow): MissingRow {
   const { state, path, work, take } = planned;
   if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;
-  const paths = isSpeech(work) ? [] : pathsAt(pathFor(path, take.job), countOf(work));
+  if (isSpeech(work)) return { ...planned, state: 'running', isGone: true };
+  const paths = pathsAt(pathFor(path, take.job), countOf(work));
   return { ...planned, state: 'running', changedFile: paths.find(pathExists) };
 }
 

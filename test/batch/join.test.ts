@@ -204,6 +204,17 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(scene.gateway.posts()).toHaveLength(2);
   });
 
+  it('suggests a paid retry for speech whose file is gone', async () => {
+    const file = await ran(['s1'], ['n1', 's1']);
+    rmSync(scene.at('n1.mp3'));
+    const { code, json, stderr } = await join(file, '--json');
+    expect([code, json['next']]).toEqual([11, ['mgw', 'batch', 'retry', file, '--id', 'n1']]);
+    expect(stderr).toContain('Missing: n1 (line 3), state running: its speech is gone');
+    const next = json['next'] as string[];
+    expect(await scene.batch(...next.slice(2))).toMatchObject({ code: 0 });
+    expect(await join(file)).toMatchObject({ code: 0 });
+  });
+
   it('suggests the same commands for missing rows as batch run', async () => {
     scene.gateway.judge = (prompt) => ({ kind: prompt === 's1' ? 'doom' : 'refuse' });
     const file = scene.file('m.csv', rows(['s1'], ['s2']));
