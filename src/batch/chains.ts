@@ -1,4 +1,4 @@
-import { counted } from '../printable.ts';
+import { counted, printableLine } from '../printable.ts';
 import { createHash } from 'node:crypto';
 import { usageError } from '../errors.ts';
 import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
@@ -95,21 +95,36 @@ export class Chains {
   /**
    * Determines the state of a row that waits for other rows.
    * @param named the row with its placeholders
-   * @throws MgwError('usage') if a row that it waits for is done but has no saved video.
+   * @throws MgwError('usage') if it waits for speech, or for a video that no row makes.
    */
   async planRow(named: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
     const inputs = this.graph.inputsOf(named.row);
     if (inputs.length === 0) return { ...named, ...(await rowStatusOf(named, deps)) };
-    const waitsFor = this.graph.waitsFor(named.row);
     const assets = inputs.map((input) => this.#assetsOf(input, deps));
+    const missing = inputs.find((_, index) => assets[index]?.length === 0);
+    const planned = await this.#planWith(named, inputs, assets, deps);
+    const source = missing && this.#sources.get(missing.id);
+    const isPaid = planned.state === 'running' || planned.state === 'unknown' || planned.state === 'done';
+    if (missing === undefined || source?.state !== 'done' || isPaid) return planned;
+    // The gateway may deliver fewer videos than a row requests.
+    const { id, part } = missing;
+    const problem = `${printableLine(id, 100)} did not deliver video ${part.index}`;
+    return { ...planned, state: 'blocked', because: { id, state: 'done', job: source.job, problem } };
+  }
+
+  async #planWith(
+    named: NamedRow,
+    inputs: readonly Input[],
+    assets: readonly EarlierAsset[][],
+    deps: ChainDeps,
+  ): Promise<PlannedRow> {
+    const waitsFor = this.graph.waitsFor(named.row);
     const resolved = inputs.flatMap(({ ref }, index) => {
       const [asset] = assets[index] ?? [];
       return asset === undefined ? [] : [[ref, asset] as const];
     });
-    const missing = inputs.find((_, index) => assets[index]?.length === 0);
-    if (missing !== undefined && this.#sources.get(missing.id)?.state === 'done')
-      throw usageError(`${missing.part.label}: ${missing.id} has no saved video.`);
-    const work = missing === undefined ? await deps.workOf(named.row, new Map(resolved)) : named.work;
+    const isComplete = resolved.length === inputs.length;
+    const work = isComplete ? await deps.workOf(named.row, new Map(resolved)) : named.work;
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
     const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);

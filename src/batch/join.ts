@@ -11,7 +11,7 @@ import { absoluteOutput, isObjectUrl } from '../store-url.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
-import { pathExists, pathsAt } from '../jobs/output.ts';
+import { isSameOutput, pathExists, pathsAt } from '../jobs/output.ts';
 import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';
 import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
 import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
@@ -20,6 +20,8 @@ import { pathFor } from './row-state.ts';
 /** The parts of a batch's film. */
 export interface JoinPlan {
   plan: Plan;
+  /** Every valid row of the manifest. */
+  rows: PlannedRow[];
   /** Clips with a finished video, in manifest order. */
   clips: Clip[];
   /** Rows that belong to the film but have no finished file, in manifest order. */
@@ -31,6 +33,8 @@ export interface JoinPlan {
 export interface MissingRow extends PlannedRow {
   /** The path of the row's video, if the video has changed since it was saved. */
   changedFile?: string | undefined;
+  /** Whether the row's speech is gone. The gateway does not deliver speech twice, so only a paid retry replaces it. */
+  isGone?: boolean;
 }
 
 /** Returns a job's first intact file; undefined if there is none. */
@@ -41,13 +45,15 @@ type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
  * @throws MgwError('usage') if speech is laid over speech.
  */
 export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<JoinPlan> {
-  const rows: PlannedRow[] = [];
+  const allRows: PlannedRow[] = [];
   // The command specifies only the film's path. The job records determine where the clips are.
   const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
-    if (!isSpeech(planned.work) || planned.row.over !== undefined) rows.push(planned);
+    allRows.push(planned);
   });
-  rows.sort((one, other) => one.row.index - other.row.index);
-  const joinPlan: JoinPlan = { plan, clips: [], missing: [], notes: [] };
+  const rows = allRows
+    .filter(({ work, row }) => !isSpeech(work) || row.over !== undefined)
+    .sort((one, other) => one.row.index - other.row.index);
+  const joinPlan: JoinPlan = { plan, rows: allRows, clips: [], missing: [], notes: [] };
   const byId = new Map(rows.map((row) => [row.id, row]));
   const clips = new Map<string, Clip>();
   for (const planned of rows.filter(({ work }) => !isSpeech(work))) {
@@ -76,8 +82,18 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
 function missingRow(planned: PlannedRow): MissingRow {
   const { state, path, work, take } = planned;
   if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;
-  const paths = isSpeech(work) ? [] : pathsAt(pathFor(path, take.job), countOf(work));
+  if (isSpeech(work)) return { ...planned, state: 'running', isGone: true };
+  const paths = pathsAt(pathFor(path, take.job), countOf(work));
   return { ...planned, state: 'running', changedFile: paths.find(pathExists) };
+}
+
+/** Whether a row's job saved a file at a path, or its command specified that path. */
+export function isOutputOf({ work, take: { job } }: PlannedRow, output: string): boolean {
+  if (job === undefined) return false;
+  const { goals, results = 0 } = job.record;
+  const count = Math.max(countOf(work), results);
+  const requested = goals.flatMap((goal) => pathsAt(pathFor(goal.output ?? '-', job), count));
+  return [...job.files.map(({ path }) => path), ...requested].some((path) => isSameOutput(path, output));
 }
 
 async function trackOf(

@@ -152,6 +152,8 @@ export interface Root {
   /** The row's state; undefined if the row is invalid. */
   state?: RowState;
   job?: Job | undefined;
+  /** The reason why a row that is done blocks another row. */
+  problem?: string;
 }
 
 /** A row with its name, request and state. */

@@ -94,22 +94,19 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
   const { output, force, strict, mark, budget, budgetName } = flags;
   const isFetch = command.includes('fetch');
   const canPay = command.includes('resolve') && !command.includes('--adopt');
+  // A command with its own -o also determines whether to overwrite that output.
   const outputFlags =
-    output === undefined || command.includes('-o')
-      ? []
-      : [
-          ['-o', output],
-          ...(force ? [['--force']] : []),
-          ...(strict && isFetch ? [['--strict']] : []),
-          ...(mark && isFetch ? [['--mark']] : []),
-        ];
+    output === undefined || command.includes('-o') ? [] : [['-o', output], ...(force ? [['--force']] : [])];
+  const checkFlags =
+    output !== undefined && isFetch ? [...(strict ? [['--strict']] : []), ...(mark ? [['--mark']] : [])] : [];
   const budgetFlags = [
     ...(budget === undefined ? [] : [['--budget', budget]]),
     ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
-  const missingBudgetFlags = canPay ? budgetFlags.filter(([name = '']) => !command.includes(name)) : [];
   const end = command.includes('--') ? command.indexOf('--') : command.length;
-  const keptFlags = [...outputFlags, ...missingBudgetFlags].flat();
+  const keptFlags = [...outputFlags, ...checkFlags, ...(canPay ? budgetFlags : [])]
+    .filter(([name = '']) => !command.includes(name))
+    .flat();
   return [...command.slice(0, end), ...keptFlags, ...command.slice(end)];
 }
 

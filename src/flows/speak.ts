@@ -84,7 +84,7 @@ export async function speak(
   const { file, ...delivery } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
   if (file !== undefined && isObject) return uploadSpeech(file, path, sink, options, delivery, deps);
   const files = file === undefined ? [] : [file];
-  if (sidecar) await writeSidecars(delivery.job, files, version);
+  if (sidecar) await writeSidecars(delivery.job, files, version, force);
   return { ...delivery, files };
 }
 

@@ -115,7 +115,7 @@ export async function payAndDeliver(
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
       if (options.sidecar) {
         const latest = await runDeps.ledger.read(accepted.id);
-        await writeSidecars(latest ?? accepted, files, version);
+        await writeSidecars(latest ?? accepted, files, version, options.force);
       }
       if (options.strict) checkReceipts(accepted, files, runDeps.note);
       return { files, isResumed };

@@ -1,6 +1,6 @@
 import { closeSync, openSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { MgwError, localError } from '../errors.ts';
+import { type Charged, MgwError, localError } from '../errors.ts';
 import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
 import { isObject, type Json, tryParseJson } from '../json.ts';
 import { measureMp4 } from '../media/measure-mp4.ts';
@@ -197,19 +197,16 @@ export function sidecarPath(path: string): string {
  */
 export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
   if (target.kind === 'stdout' || force) return;
-  for (const path of pathsAt(target.path, count)) await checkFree(path);
+  for (const path of pathsAt(target.path, count)) await checkFree(sidecarPath(path), 'no');
 }
 
-async function checkFree(path: string): Promise<void> {
-  const target = sidecarPath(path);
+async function checkFree(target: string, charged: Charged): Promise<void> {
   const text = await readFile(target, 'utf8').catch(() => undefined);
   if (text === undefined || isSidecar(tryParseJson(text))) return;
   throw new MgwError(
     'output_exists',
     `${target} already exists and was not written by mgw. --force replaces it.`,
-    {
-      retry: 'safe',
-    },
+    { charged, retry: charged === 'no' ? 'safe' : 'resume' },
   );
 }
 
@@ -221,10 +218,21 @@ function isSidecar(json: Json | undefined): boolean {
  * Writes a sidecar next to each of a job's files: how the file was made and where it came from (design 13). Only the
  * owner can read a sidecar, and its URLs contain no signatures.
  * @param version mgw's version
- * @throws MgwError('local_io'), exit 10; the files themselves are saved.
+ * @param force whether to replace files that are not sidecars
+ * @throws MgwError('local_io' or 'output_exists'), exit 10; the files themselves are saved.
  */
-export async function writeSidecars(job: Job, files: readonly JobFile[], version: string): Promise<void> {
-  for (const file of files) await writeSidecar(sidecarPath(file.path), contentOf(job, file, version));
+export async function writeSidecars(
+  job: Job,
+  files: readonly JobFile[],
+  version: string,
+  force: boolean,
+): Promise<void> {
+  for (const file of files) {
+    const path = sidecarPath(file.path);
+    // A resumed job was not checked before payment, and another program may have written the file since the check.
+    if (!force) await checkFree(path, 'yes');
+    await writeSidecar(path, contentOf(job, file, version));
+  }
 }
 
 function contentOf(job: Job, file: JobFile, version: string): object {

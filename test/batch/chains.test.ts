@@ -94,6 +94,29 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
   });
 
+  it('is blocked, and does not stop other rows, if that row delivered fewer videos than it requested', async () => {
+    const rows = ['s1,s1,2,', 's2,s2,1,@s1#2:last', 's3,s3,1,@s2:last'];
+    const manifest = (...given: string[]): string =>
+      scene.file(
+        'm.csv',
+        ['id,prompt,sample-count,image,protocol,model,duration,resolution']
+          .concat(given.map((row) => `${row},a,veo-3,4,720p`))
+          .join('\n'),
+      );
+    const retry = expect.arrayContaining(['retry', '--id', 's1']) as string[];
+    const message = 's1 did not deliver video 2';
+    const blocked = ['s2', 's3'].map((id) => ({ id, state: 'blocked', message, next: retry }));
+    expect(await scene.read('run', manifest(...rows))).toMatchObject({ exit_code: 11, rows: blocked });
+    const file = manifest(...rows, 's4,s4,1,');
+    const ran = await scene.batch('run', file);
+    expect([ran.code, ran.stderr]).toEqual([11, expect.stringMatching(/^→ mgw batch retry .*--id s1$/m)]);
+    expect(scene.charges()).toEqual({ s1: 1, s4: 1 });
+    scene.gateway.samples = 2;
+    expect(await scene.batch('retry', file, '--id', 's1')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, s4: 1 });
+  });
+
   it('is paid for once, even if the run is killed while the gateway generates a video or while a file is saved', async () => {
     const file = scene.file('m.csv', story(...chain(3)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { mp3Frames } from '../../src/sandbox/media/mp3.ts';
 import { seededRandom, tuneOf } from '../../src/sandbox/media/scene.ts';
@@ -149,9 +149,24 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(film().toString()).toBe('mine');
     expect((await join(file, '--force')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's2'));
-    const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at('s1.mp4'), '--force']);
-    expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('the output file of row s1')]);
-    expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
+    symlinkSync(scene.at('.'), scene.at('link'));
+    for (const path of ['s1.mp4', 'link/s1.mp4']) {
+      const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at(path), '--force']);
+      expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('an output file of row s1')]);
+      expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
+    }
+  });
+
+  it('never overwrites the second video of a row, or the path of a missing video', async () => {
+    const columns = 'id,protocol,model,duration,resolution,prompt,sample-count';
+    const file = scene.file('m.csv', `${columns}\ns1,a,veo-3,4,720p,s1,2\ns2,a,veo-3,4,720p,s2,1\n`);
+    expect((await scene.batch('run', file)).code).toBe(0);
+    rmSync(scene.at('s2.mp4'));
+    for (const path of ['s1-2.mp4', 's2.mp4']) {
+      const args = ['batch', 'join', file, '-o', scene.at(path), '--force', '--skip-missing'];
+      const over = await runHereAs(scene.user, args);
+      expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('an output file of row s')]);
+    }
   });
 
   it('lists unfinished rows and writes nothing unless --skip-missing is given', async () => {
@@ -187,6 +202,17 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
       expect(await join(file, '--force'), next.join(' ')).toMatchObject({ code: 0 });
     }
     expect(scene.gateway.posts()).toHaveLength(2);
+  });
+
+  it('suggests a paid retry for speech whose file is gone', async () => {
+    const file = await ran(['s1'], ['n1', 's1']);
+    rmSync(scene.at('n1.mp3'));
+    const { code, json, stderr } = await join(file, '--json');
+    expect([code, json['next']]).toEqual([11, ['mgw', 'batch', 'retry', file, '--id', 'n1']]);
+    expect(stderr).toContain('Missing: n1 (line 3), state running: its speech is gone');
+    const next = json['next'] as string[];
+    expect(await scene.batch(...next.slice(2))).toMatchObject({ code: 0 });
+    expect(await join(file)).toMatchObject({ code: 0 });
   });
 
   it('suggests the same commands for missing rows as batch run', async () => {

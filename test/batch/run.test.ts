@@ -223,6 +223,17 @@ describe('a batch run', () => {
     ]);
   });
 
+  it("refuses --results if it is the manifest or a row's output, before anything is paid for", async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    symlinkSync(file, scene.at('link'));
+    for (const path of [file, scene.at('link'), scene.at('a.mp4')]) {
+      const { code, json } = await scene.batch('run', file, '--results', path, '--json');
+      expect([code, json.error?.next]).toEqual([2, expect.arrayContaining([`${path}.results.jsonl`])]);
+      expect(readFileSync(file, 'utf8')).toBe(clips(['a', 'a boat']));
+    }
+    expect(scene.gateway.posts()).toEqual([]);
+  });
+
   it('writes a step summary in GitHub Actions', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'doom' });

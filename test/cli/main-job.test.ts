@@ -350,3 +350,13 @@ it('jobs ls says that no job matches its filters', async () => {
   expect(await list('--all')).toBe("No jobs. To list the sandbox's jobs: mgw --sandbox jobs ls\n");
   expect(await list('--state', 'running', '--limit', '5')).toBe('No job matches.\n');
 });
+
+it('jobs ls shows the newest 20 jobs, but -q prints the id of every job', async () => {
+  const jobs = 21;
+  for (let index = 0; index < jobs; index += 1) await user.run([...submit, '--key', `job-${index}`]);
+  const list = async (...args: string[]): Promise<string[]> =>
+    (await user.run(['jobs', 'ls', ...args])).stdout.trim().split('\n');
+  expect(await list()).toHaveLength(1 + 20);
+  expect(await list('-q')).toHaveLength(jobs);
+  expect(await list('-q', '--limit', '2')).toHaveLength(2);
+});

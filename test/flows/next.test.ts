@@ -126,6 +126,13 @@ describe('the next command, given the flags of the failed command,', () => {
       [...fetch, '-o', 'a.mp4', '--strict', '--mark'],
     ],
     [
+      'keeps --strict and --mark even if it has its own -o',
+      [...fetch, '-o', 'b.mp4', '--mark'],
+      { job },
+      { output: 'a.mp4', force: true, strict: true, mark: true },
+      [...fetch, '-o', 'b.mp4', '--mark', '--strict'],
+    ],
+    [
       'drops the flags that resolve does not have',
       resolve,
       { job },

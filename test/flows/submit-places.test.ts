@@ -97,7 +97,7 @@ describe('after acceptance, a video', () => {
     expect(existsSync(join(folder, job.id))).toBe(false);
   });
 
-  it('has a sidecar with the time of its end, but only if a sidecar is requested', async () => {
+  const finishedVideo = async (): Promise<[typeof client, Parameters<typeof submitVideo>[0]]> => {
     const { url } = await httpServer((_, response) => response.writeHead(200).end('boat'));
     const results = [
       { sources: [{ kind: 'url', url: `${url}/1.mp4` }] },
@@ -106,17 +106,40 @@ describe('after acceptance, a video', () => {
       ...c,
       readQuery: () => ({ kind: 'observation', state: 'succeeded', nativeStatus: 'done', results }),
     };
-    const own = { ...client, baseUrl: new URL(url) };
+    return [{ ...client, baseUrl: new URL(url) }, videoOf(protocol)];
+  };
+
+  it('has a sidecar with the time of its end, but only if a sidecar is requested', async () => {
+    const [own, video] = await finishedVideo();
     const path = join(freshFolder(), 'a.mp4');
     for (const sidecar of [false, true]) {
       const deps = await flowDeps(freshFolder(), { client: own, clock: systemClock, pollIntervalMs: 1 });
       const target = { kind: 'file', path } as const;
-      await submitVideo(videoOf(protocol), wish({ target, force: true, sidecar }), deps);
+      await submitVideo(video, wish({ target, force: true, sidecar }), deps);
       expect(existsSync(`${path}.json`)).toBe(sidecar);
     }
     expect(JSON.parse(readFileSync(`${path}.json`, 'utf8'))).toMatchObject({
       finished_at: expect.any(String) as string,
     });
+  });
+
+  it("does not replace another program's file with its sidecar, even if the job is resumed", async () => {
+    const [own, video] = await finishedVideo();
+    const folder = freshFolder();
+    const deps = await flowDeps(folder, { client: own, clock: systemClock, pollIntervalMs: 1 });
+    const save = (name: string, more: Partial<VideoSubmission>): Promise<unknown> =>
+      submitVideo(
+        video,
+        wish({ target: { kind: 'file', path: join(folder, name) }, key: 'k', ...more }),
+        deps,
+      );
+    await save('a.mp4', {});
+    writeFileSync(join(folder, 'b.mp4.json'), 'mine');
+    const wanted = { code: 'output_exists', charged: 'yes', retry: 'resume' };
+    await expect(save('b.mp4', { sidecar: true })).rejects.toMatchObject(wanted);
+    expect(readFileSync(join(folder, 'b.mp4.json'), 'utf8')).toBe('mine');
+    await save('b.mp4', { sidecar: true, force: true });
+    expect(readFileSync(join(folder, 'b.mp4.json'), 'utf8')).not.toBe('mine');
   });
 
   it('is not saved if its folder cannot be created (exit 10), and the error suggests how to save it elsewhere', async () => {

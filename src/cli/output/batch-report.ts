@@ -20,7 +20,6 @@ import {
   explainSkipped,
   withBudget,
   isOverBudget,
-  failureText,
 } from './plan.ts';
 import { recordedBudget } from '../../budget/budget.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
@@ -45,6 +44,7 @@ interface UnfinishedRow {
   isOverBudget: boolean;
   /** Whether a line was printed when the row ended. */
   isShown: boolean;
+  because?: PlannedRow['because'];
 }
 
 const maxShown = 20;
@@ -272,9 +272,9 @@ export class BatchReport {
   }
 
   #addRow(planned: PlannedRow, unfinished: Omit<UnfinishedRow, 'line' | 'id' | 'label'>): void {
-    const { row, id } = planned;
+    const { row, id, because } = planned;
     const reason = printableLine(unfinished.reason, 300);
-    this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
+    this.#unfinished.push({ line: row.line, id, label: labelOf(planned), because, ...unfinished, reason });
   }
 
   #words(command: string[]): string {
@@ -288,4 +288,9 @@ function unfinishedView({ line, id, state, reason, next }: UnfinishedRow): Recor
 
 function unfinishedText({ line, label, state, reason }: UnfinishedRow): string {
   return `line ${line}: ${label} ${state}${reason === '' ? '' : `: ${reason}`}`;
+}
+
+// Returns the reason why a row ended with an error.
+function failureText(error: MgwError): string {
+  return isOverBudget(error) ? 'over the budget' : error.message;
 }

@@ -158,6 +158,7 @@ export function commandOf(
   repeat: RepeatCommand,
   error?: MgwError,
 ): string[] {
+  if (state === 'blocked' && because?.problem !== undefined) return repeated(repeat, '--id', because.id);
   if (state === 'blocked' && because?.state !== undefined)
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
@@ -196,6 +197,7 @@ interface OpenRow {
   id: string;
   state: RowState;
   next: string[];
+  because?: PlannedRow['because'];
 }
 
 /**
@@ -210,7 +212,10 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   // A flag that the command did not have would also select paid rows outside the command's scope.
   const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
   const retryFlags = isById ? ids : flags;
-  const others = rows.filter(({ state }) => !retryStates.includes(state) && state !== 'blocked');
+  const others = rows.filter(
+    ({ state, because }) =>
+      !retryStates.includes(state) && (state !== 'blocked' || because?.problem !== undefined),
+  );
   const commands = [
     ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
     ...others.map(({ next }) => next),
@@ -222,11 +227,6 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
 /** Whether an error reports that a submission would exceed a budget. */
 export function isOverBudget({ budget }: MgwError): boolean {
   return budget?.exceeded_by !== undefined;
-}
-
-/** Returns the reason why a row ended with an error. */
-export function failureText(error: MgwError): string {
-  return isOverBudget(error) ? 'over the budget' : error.message;
 }
 
 /** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */
@@ -284,7 +284,7 @@ function explainWaiting({ state, waitsFor = [], because }: PlannedRow): string |
   const id = printableLine(because.id, 100);
   if (state === 'stale')
     return because.state === undefined ? `${id} was remade` : `it is made from ${id}, which is stale`;
-  return `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
+  return because.problem ?? `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
 }
 
 function rowText(planned: PlannedRow): string {

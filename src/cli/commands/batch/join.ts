@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
-import { type JoinPlan, type MissingRow, planJoin, joinClips } from '../../../batch/join.ts';
+import { isOutputOf, type JoinPlan, type MissingRow, planJoin, joinClips } from '../../../batch/join.ts';
 import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
@@ -65,11 +65,10 @@ async function join(
   await reportProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
-  for (const { id, row, state, changedFile } of cut.missing) {
-    const reason = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
-    context.progress.note(
-      `Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason ?? ''}.`,
-    );
+  for (const { id, row, state, changedFile, isGone } of cut.missing) {
+    const change = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
+    const reason = isGone ? ': its speech is gone, so a retry pays for it again' : (change ?? '');
+    context.progress.note(`Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason}.`);
   }
   if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
     const commands = commandsToMake(cut, { file, flags: flagsAsTyped(options) }, context.globals);
@@ -112,13 +111,15 @@ function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: G
   const rows = missing.map((row) => ({
     id: row.id,
     state: row.state,
-    next: commandOf(row, row.state, repeat, occupiedError(row)),
+    because: row.because,
+    next: commandOf(row, row.state, repeat, rowError(row)),
   }));
   return commandsFor(rows, repeat).map((command) => commandWithGlobals(command, globals));
 }
 
-// Returns the error with which `batch run` would end the row, because its path is occupied.
-function occupiedError({ changedFile }: MissingRow): MgwError | undefined {
+// Returns the error with which `batch run` would end the row: its path is occupied, or its speech is gone.
+function rowError({ changedFile, isGone }: MissingRow): MgwError | undefined {
+  if (isGone) return new MgwError('result_unavailable', 'The speech is gone.');
   return changedFile === undefined ? undefined : new MgwError('output_exists', `${changedFile} exists.`);
 }
 
@@ -130,11 +131,11 @@ function filmPath(output: string | undefined): string {
 }
 
 // Throws if the output path is a row's file, even with --force, because that file was paid for.
-function checkNoInput(path: string, { clips }: JoinPlan): void {
-  const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
-  if (input !== undefined)
+function checkNoInput(path: string, { rows }: JoinPlan): void {
+  const row = rows.find((each) => isOutputOf(each, path));
+  if (row !== undefined)
     throw usageError(
-      `-o: ${printableLine(path, 200)} is the output file of row ${printableLine(input.id, 100)}.`,
+      `-o: ${printableLine(path, 200)} is an output file of row ${printableLine(row.id, 100)}.`,
     );
 }
 

@@ -1,9 +1,11 @@
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
-import type { Batch, PlanDeps } from '../../../batch/plan.ts';
+import type { Batch, Plan, PlanDeps } from '../../../batch/plan.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -17,9 +19,11 @@ import { BatchReport } from '../../output/batch-report.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { advicePrinter, planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
-import { usageError } from '../../../errors.ts';
+import { MgwError, usageError } from '../../../errors.ts';
+import { isSameFile } from '../../../files/whole-file.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
+import { sameFileName } from '../../../jobs/output.ts';
 import { listOf, printableLine } from '../../../printable.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 import { isObjectUrl } from '../../../store-url.ts';
@@ -83,7 +87,7 @@ export async function execute(
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
   if (chosen > 0 || counts.changed === 0) await rememberRun(context, opened, typedOptions);
-  const results = await openResults(options.results, (text) => context.redact(text));
+  const results = await openResultsFor(context, options.results, file, ready.plan);
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
   if (chosen > 0) await display.start();
@@ -107,6 +111,26 @@ export async function execute(
     display.stop();
     await results?.close();
   }
+}
+
+// Throws if the results would be written into the manifest or a row's output file.
+async function openResultsFor(
+  context: Context,
+  path: string | undefined,
+  file: string,
+  plan: Plan,
+): Promise<Results | undefined> {
+  if (path === undefined) return undefined;
+  const [results, manifest] = await Promise.all(
+    [path, file].map((each) => stat(each, { bigint: true }).catch(() => undefined)),
+  );
+  const isManifest = results !== undefined && manifest !== undefined && isSameFile(results, manifest);
+  const line = plan.paths.get(sameFileName(resolve(path)));
+  if (!isManifest && line === undefined) return openResults(path, (text) => context.redact(text));
+  const problem = isManifest ? "the batch's own file" : `the output of line ${line}`;
+  throw new MgwError('usage', `--results: ${printableLine(path, 200)} is ${problem}.`, {
+    correction: { flags: ['--results'], value: `${path}.results.jsonl` },
+  });
 }
 
 // Options that the command line does not set default to those of the queue, because they apply to all machines.

@@ -50,15 +50,16 @@ export function registerLs(command: Command, run: Run): void {
     )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .option('--mismatched', 'only jobs with a file that differs from the request')
-    .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))
+    .addOption(single('--limit <n>', 'maximum number of jobs (default 20; with -q, all)', wholeNumber(1)))
     .option('--all', 'show all jobs')
     .addHelpText('after', examples)
     .action(() => run(command, (context) => ls(context, command.opts())));
 }
 
 async function ls(context: Context, options: LsOptions): Promise<Outcome> {
-  const { all, limit: maxJobs = 20, ...filter } = options;
-  const limit = all ? Infinity : maxJobs;
+  const { all, limit: maxJobs, ...filter } = options;
+  // -q hides the note about older jobs, and the command that reads the ids needs all of them.
+  const limit = all ? Infinity : (maxJobs ?? (context.globals.quiet ? Infinity : 20));
   const now = context.clock.now();
   const since = options.since === undefined ? undefined : sinceTime(options.since, now);
   const ledger = await context.ledger();
