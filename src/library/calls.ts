@@ -19,7 +19,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts'
 import { nearestName } from '../nearest.ts';
 import { parseAmount } from '../decimal.ts';
 import { printableLine } from '../printable.ts';
-import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
+import { isObjectUrl, outputProblem, parseObjectUrl } from '../store-url.ts';
 
 /** The dependencies of a call. */
 export interface Call {
@@ -242,6 +242,8 @@ export function targetOf(output: string | undefined, isNew = false): (Target & {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
     throw usageError('output must be a file path.');
+  const problem = outputProblem(output);
+  if (problem !== undefined) throw usageError(`output must be ${problem}.`);
   if (isObjectUrl(output)) checkObject(output, isNew);
   return { kind: 'file', path: output };
 }
