@@ -223,7 +223,7 @@ async function objectOfSpeech(
   const [
     { withObjects },
     { deliverSaved },
-    { ObjectSink, localPath, removeUploaded, upload, withUploadLock },
+    { ObjectSink, localPath, removeUploadedSpeech, upload, withUploadLock },
   ] = await Promise.all([
     import('./speak.ts'),
     import('../speech/earlier-run.ts'),
@@ -233,9 +233,9 @@ async function objectOfSpeech(
   const sink = new ObjectSink(url, force, deps, { ...options, target: path });
   return withUploadLock(job, deadline, deps, async () => {
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
-    if (saved !== undefined && !isObjectUrl(saved.path))
-      return upload(job, saved, url, { force, deadline }, deps);
-    await removeUploaded(job, path, deps);
-    return saved;
+    if (saved === undefined) return undefined;
+    const object = isObjectUrl(saved.path) ? saved : await upload(job, saved, url, { force, deadline }, deps);
+    await removeUploadedSpeech(job, object, path, deps);
+    return object;
   });
 }

@@ -124,12 +124,11 @@ async function uploadSpeech(
   delivery: Omit<Delivered, 'files'>,
   deps: FlowDeps,
 ): Promise<Delivered> {
-  const { removeUploaded, upload } = await import('./object-output.ts');
-  if (isObjectUrl(file.path)) {
-    await removeUploaded(delivery.job, target, deps);
-    return { ...delivery, files: [file] };
-  }
-  const object = await upload(delivery.job, file, outputOf(url, delivery.job.id), options, deps);
+  const { removeUploadedSpeech, upload } = await import('./object-output.ts');
+  const object = isObjectUrl(file.path)
+    ? file
+    : await upload(delivery.job, file, outputOf(url, delivery.job.id), options, deps);
+  await removeUploadedSpeech(delivery.job, object, target, deps);
   return { ...delivery, job: (await deps.ledger.read(delivery.job.id)) ?? delivery.job, files: [object] };
 }
 

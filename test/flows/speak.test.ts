@@ -3,7 +3,10 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
+import { MgwError } from '../../src/errors.ts';
+import { fetch } from '../../src/flows/fetch.ts';
 import { speak, speakInPieces, type SpeechSubmission } from '../../src/flows/speak.ts';
+import type { Job } from '../../src/job.ts';
 import { stdoutText } from '../../src/jobs/mark.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { SpeechFormat } from '../../src/speech/compose.ts';
@@ -97,6 +100,23 @@ describe('speech', () => {
     writeFileSync(source, audio);
     await speak(composed, wanted, deps);
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
+  });
+
+  it('leaves no file if jobs fetch uploads it after the upload of mgw tts failed', async () => {
+    const { deps, puts } = await scene();
+    const store = await deps.objects();
+    const put: ObjectStore['put'] = () => Promise.reject(new MgwError('store', 'the store is full'));
+    const failing = { ...deps, objects: () => Promise.resolve({ ...store, put }) };
+    const error: unknown = await speak(composed, wish({ output: 's3://m/a.mp3' }), failing).catch(
+      (reason: unknown) => reason,
+    );
+    const { job, next = [] } = error as MgwError & { job: Job };
+    const url = next.at(-1) ?? '';
+    const target = { kind: 'file', path: url } as const;
+    const { deadline } = wish({});
+    const done = await fetch({ job, target, place: target }, { force: false, deadline }, deps);
+    expect([puts, readdirSync(deps.uploadFolder)]).toEqual([['s3://m/a.mp3'], []]);
+    expect(done.job.files.map(({ path }) => path)).toEqual([url]);
   });
 
   it('is kept in a separate file for each key and each second take if its upload fails', async () => {
