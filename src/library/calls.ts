@@ -249,7 +249,7 @@ export function targetOf(output: string | undefined, isNew = false): (Target & {
 }
 
 function checkObject(url: string, isNew: boolean): void {
-  const [name] = (isNew && /\{(?!n\}|id\})\w+\}/.exec(url)) || [];
+  const [name] = (isNew && /\{(?!n\}|id\})[^{}]*\}/.exec(url)) || [];
   if (name !== undefined) throw usageError(`output: ${name} is not known before the job exists.`);
   try {
     parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));

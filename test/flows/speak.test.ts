@@ -206,6 +206,18 @@ describe('speech', () => {
     bodies: [bodyOf('One.'), bodyOf('Two.')] as Parameters<typeof speakInPieces>[0]['bodies'],
   });
 
+  it('is one file, so {n} in its output is 1', async () => {
+    const { deps, folder } = await scene();
+    const done = await speak(composed, wish({ output: join(folder, 'a{n}.mp3') }), deps);
+    const object = await speak(composed, wish({ output: 's3://m/b{n}.mp3', key: 'k' }), deps);
+    const split = await speakInPieces(piecesIn(folder), wish({ output: join(folder, 'c{n}.mp3') }), deps);
+    expect([...done.files, ...object.files, split.file].map((file) => file?.path)).toEqual([
+      join(folder, 'a1.mp3'),
+      's3://m/b1.mp3',
+      join(folder, 'c1.mp3'),
+    ]);
+  });
+
   it('is kept next to its output file until all pieces are complete if it is split for a file', async () => {
     const { deps, folder } = await scene();
     const output = join(folder, 'a.mp3');
