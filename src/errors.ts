@@ -1,4 +1,5 @@
 import type { Job } from './job.ts';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { printableLine } from './printable.ts';
 
@@ -259,14 +260,27 @@ const permanentCodes = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAME
 /** Returns the error (exit 10) for a local file that cannot be read or written. Returns an MgwError unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
-  const code = systemCode(error) ?? '';
-  const reason = systemMessages[code] ?? printableLine(messageOf(error), 300);
+  const cause = (systemCode(error) === 'ENOENT' && folderError(dirname(path))) || error;
+  const code = systemCode(cause) ?? '';
+  const reason = systemMessages[code] ?? printableLine(messageOf(cause), 300);
   const retry = permanentCodes.includes(code) ? 'never' : 'safe';
   return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${reason}.`, {
     charged,
     retry: charged === 'no' ? retry : 'resume',
     ...(charged === 'no' && code === 'ENOENT' && { next: ['mkdir', '-p', dirname(path)] }),
     path,
-    cause: error,
+    cause,
   });
+}
+
+// Returns the system's error if a missing folder cannot be created, for example on a read-only file system.
+function folderError(folder: string): unknown {
+  const parent = dirname(folder);
+  if (!existsSync(folder)) return parent === folder ? undefined : folderError(parent);
+  try {
+    accessSync(folder, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return error;
+  }
 }

@@ -1,13 +1,17 @@
 import { resolve } from 'node:path';
 import { isLoopbackHost } from './exchange.ts';
+import { printableLine } from './printable.ts';
 
 /** Parses `s3://BUCKET/PREFIX`. @throws Error whose message states the allowed values. */
 export function parseStoreUrl(text: string): { bucket: string; prefix: string } {
-  const [, bucket, prefix = ''] =
-    /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([\w!.*'()/-]*))?$/.exec(text) ?? [];
-  if (bucket === undefined || prefix.split('/').some((step) => step === '.' || step === '..'))
+  const [, bucket = '', prefix = ''] = /^s3:\/\/([^/]*)(?:\/([\w!.*'()/-]*))?$/.exec(text) ?? [];
+  if (!isBucketName(bucket) || prefix.split('/').some((step) => step === '.' || step === '..'))
     throw new Error('an address such as s3://BUCKET/PREFIX');
   return { bucket, prefix };
+}
+
+function isBucketName(text: string): boolean {
+  return /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(text);
 }
 
 /** Parses the URL of a server other than the gateway. @throws Error whose message states the allowed values. */
@@ -31,6 +35,11 @@ export function isObjectUrl(output: string): boolean {
   return output.startsWith('s3://');
 }
 
+/** Whether a text is a URL (`scheme://…`), not a path. */
+export function isUrl(text: string): boolean {
+  return /^[a-z][a-z\d+.-]+:\/\//i.test(text);
+}
+
 /** Returns a local output as an absolute path, and an object's URL unchanged. */
 export function absoluteOutput(output: string): string {
   return isObjectUrl(output) ? output : resolve(output);
@@ -42,11 +51,23 @@ export function tildeProblem(path: string): string | undefined {
   return `a path without ~, which only a shell expands; ./${path} is in a folder named ~`;
 }
 
+/**
+ * Describes the allowed outputs if an output is a URL of another kind, its bucket's name is invalid, or it has a
+ * {@link tildeProblem}; otherwise undefined.
+ */
+export function outputProblem(output: string): string | undefined {
+  if (!isUrl(output)) return tildeProblem(output);
+  const [, bucket] = /^s3:\/\/([^/]*)/.exec(output) ?? [];
+  if (bucket === undefined) return 'a path or s3://BUCKET/KEY';
+  if (isBucketName(bucket)) return undefined;
+  return `a path or s3://BUCKET/KEY; "${printableLine(bucket, 80)}" is not a bucket name (3 to 63 lower-case letters, digits, dots or hyphens)`;
+}
+
 /** Parses `s3://BUCKET/KEY`. @throws Error whose message states the allowed values. */
 export function parseObjectUrl(text: string): { bucket: string; key: string } {
-  const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/su.exec(text) ?? [];
+  const [, bucket = '', key = ''] = /^s3:\/\/([^/]*)\/(.+)$/su.exec(text) ?? [];
   const isValidKey = !/[\p{Cc}\\]/u.test(key) && key.split('/').every((step) => !/^\.{0,2}$/.test(step));
-  if (bucket === undefined || !isValidKey || Buffer.byteLength(key) > 1024)
+  if (!isBucketName(bucket) || !isValidKey || Buffer.byteLength(key) > 1024)
     throw new Error('an address such as s3://BUCKET/FOLDER/{id}.mp4');
   return { bucket, key };
 }

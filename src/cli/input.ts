@@ -5,7 +5,7 @@ import { type Io, write } from './io.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
 import { printableLine } from '../printable.ts';
-import { tildeProblem } from '../store-url.ts';
+import { isUrl, tildeProblem } from '../store-url.ts';
 import { createInterface } from 'node:readline/promises';
 
 /** The maximum size of an input that is read as a whole, in bytes: 64 MiB. */
@@ -68,7 +68,7 @@ export async function* inputFileChunks(path: string, flag: string): AsyncGenerat
 }
 
 async function openInput(path: string, flag: string): Promise<{ file: FileHandle; size: number }> {
-  checkTilde(path, flag);
+  checkLocalPath(path, flag);
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
     throw usageError(`${flag}: cannot read ${path}: ${explainUnreadable(error)}.`);
   });
@@ -78,8 +78,10 @@ async function openInput(path: string, flag: string): Promise<{ file: FileHandle
   throw usageError(`${flag}: ${path} is not a regular file.`);
 }
 
-/** Refuses a path that begins with `~`, as `-o` does. @throws MgwError('usage') naming the flag or field. */
-export function checkTilde(path: string, flag: string): void {
+/** Refuses a URL, and a path that begins with `~`. @throws MgwError('usage') naming the flag or field. */
+export function checkLocalPath(path: string, flag: string): void {
+  if (isUrl(path))
+    throw usageError(`${flag}: ${path} is a URL, but only a local file is accepted here. Download it first.`);
   const problem = tildeProblem(path);
   if (problem !== undefined) throw usageError(`${flag}: ${path} must be ${problem}.`);
 }

@@ -4,7 +4,7 @@ import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
-import { tildeProblem } from '../store-url.ts';
+import { outputProblem } from '../store-url.ts';
 
 /**
  * Creates an option with one value. Repeating the option is an error, because one value would be ignored. If `parse`
@@ -19,12 +19,12 @@ export function single(flags: string, description: string, parse?: (text: string
 }
 
 /**
- * Creates an option for an output path or URL. Refuses a path that begins with a `~` that the shell has not expanded,
- * because mgw would create a folder named `~`.
+ * Creates an option for an output path or object. Refuses a path that begins with a `~` that the shell has not
+ * expanded, and URLs of other kinds, because mgw would create a folder with that name.
  */
 export function outputOption(flags: string, description: string): Option {
   return single(flags, description, (path) => {
-    const problem = tildeProblem(path);
+    const problem = outputProblem(path);
     if (problem !== undefined) throw new Error(problem);
     return path;
   }).helpGroup('Output:');

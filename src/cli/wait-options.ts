@@ -193,7 +193,7 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
   const isObject = isObjectUrl(output);
   if (isObject && output.endsWith('/')) throw usageError('--output must be an object, not a folder.');
-  const [name] = (hasId ? /\{(?!n\}|id\})\w+\}/ : /\{(?!n\})\w+\}/).exec(output) ?? [];
+  const [name] = (hasId ? /\{(?!n\}|id\})[^{}]*\}/ : /\{(?!n\})[^{}]*\}/).exec(output) ?? [];
   if (name === undefined) return;
   throw usageError(
     `--output: ${name} is not known before the job exists. Use a file name here; mgw jobs fetch accepts templates.`,

@@ -70,14 +70,8 @@ export async function deliver(
   deps: FlowDeps,
   hooks: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
-  if (options.target?.kind === 'file' && isObjectUrl(options.target.path)) {
-    const { deliverToObjects } = await import('./object-output.ts');
-    const output = { url: options.target.path, requested: fileCount(job, protocol) };
-    return deliverToObjects(job, output, options, deps, (path, savedFiles, ownDeps) => {
-      const ownOptions = { ...options, target: { kind: 'file', path }, savedFiles, force: true } as const;
-      return deliver(job, protocol, ownOptions, ownDeps, hooks);
-    });
-  }
+  if (options.target?.kind === 'file' && isObjectUrl(options.target.path))
+    return deliverToBucket(job, options.target.path, protocol, options, deps, hooks);
   hooks.onAccepted?.(job, hooks.isResumed);
   try {
     return await waitAndSave(job, protocol, options, deps, hooks);
@@ -94,6 +88,29 @@ export async function deliver(
   } finally {
     hooks.onEnd?.();
   }
+}
+
+// Waits for the job before it takes the lock of the upload, so that each process with this job shows the job's state.
+async function deliverToBucket(
+  job: Job,
+  url: string,
+  protocol: Protocol,
+  options: DeliveryOptions,
+  deps: FlowDeps,
+  hooks: FlowHooks & { isResumed: boolean },
+): Promise<JobFile[]> {
+  const { deliverToObjects } = await import('./object-output.ts');
+  let [finishedJob, saveHooks] = [job, hooks];
+  if (job.state !== 'succeeded') {
+    await deliver(job, protocol, { ...options, ask: 'finish', target: undefined }, deps, hooks);
+    finishedJob = (await deps.ledger.read(job.id)) ?? job;
+    saveHooks = { ...hooks, isResumed: true, onAccepted: undefined, onUpdate: undefined };
+  }
+  const output = { url, requested: fileCount(finishedJob, protocol) };
+  return deliverToObjects(finishedJob, output, options, deps, (path, savedFiles, ownDeps) => {
+    const ownOptions = { ...options, target: { kind: 'file', path }, savedFiles, force: true } as const;
+    return deliver(finishedJob, protocol, ownOptions, ownDeps, saveHooks);
+  });
 }
 
 async function waitAndSave(

@@ -62,10 +62,15 @@ export function partOf(ref: string, flag: string): Part {
   const isVideo = kind === 'video';
   if (isVideo && place !== undefined)
     throw usageError(`${label}: this flag requires a whole video. Use @${printableLine(key, 80)}.`);
-  if (!isVideo && place === undefined)
+  if (!isVideo && place === undefined) {
+    const shownRef = printableLine(ref, 100);
+    const [stem = shownRef, word] = shownRef.split(/:(?=[^:#]*$)/);
     throw usageError(
-      `${label}: this flag requires an image. Use ${printableLine(ref, 100)}:last for the last frame.`,
+      word === undefined
+        ? `${label}: this flag requires an image. Use ${stem}:last for the last frame.`
+        : `${label}: this flag requires an image. Use a reference that ends in :first or :last, such as ${stem}:last.`,
     );
+  }
   return {
     key,
     index: sample === undefined ? 1 : Number(sample),
@@ -88,9 +93,9 @@ export async function earlierAsset(
   flag: string,
   canFetch = true,
 ): Promise<EarlierAsset> {
-  const part = partOf(ref, flag);
   const ledger = await session.ledger();
-  if (part.key === 'last') throw await lastJobError(ledger, ref, flag);
+  if (keyIn(ref) === 'last' && assetKind(flag) !== 'audio') throw await lastJobError(ledger, ref, flag);
+  const part = partOf(ref, flag);
   const job = await recordedJob(ledger, part.key.startsWith('job_') ? part.key : `@${part.key}`);
   const recorded = firstFile(job, part);
   if (recorded !== undefined) return assetOf(session, job, part, recorded);
@@ -102,7 +107,8 @@ export async function earlierAsset(
 // When the command is repeated, `@last` would refer to its own job, so it would pay for another video.
 async function lastJobError(ledger: Ledger, ref: string, flag: string): Promise<MgwError> {
   const newest = await newestVideo(ledger);
-  const example = newest === undefined ? '' : `, such as ${ref.replace('last', newest.id)}`;
+  const frame = assetKind(flag) === 'image' && !/:(first|last)$/.test(ref) ? ':last' : '';
+  const example = newest === undefined ? '' : `, such as ${ref.replace('last', newest.id)}${frame}`;
   return usageError(
     `--${flag}: @last refers to a different job after each run, so each run would pay again. Use a key or a job id${example}.`,
     ['mgw', 'jobs', 'ls'],

@@ -16,7 +16,7 @@ import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
-import { goalOf, type Target } from '../jobs/output.ts';
+import { goalOf, numberedPath, type Target } from '../jobs/output.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import type { FileSinkOptions } from '../speech/file-sink.ts';
 import { isObjectUrl } from '../store-url.ts';
@@ -135,7 +135,10 @@ export async function fetch(
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
   await makeFoldersOf(place, target, fileCount(job, protocol));
-  if (protocol === undefined) return savedSpeech(job, target, { force, deadline, mark }, deps, hooks.stdout);
+  if (protocol === undefined) {
+    const file = target.kind === 'stdout' ? target : { ...target, path: numberedPath(target.path, 0, 1) };
+    return savedSpeech(job, file, { force, deadline, mark }, deps, hooks.stdout);
+  }
   if (!wait) await checkFinished(job, protocol, deps);
   return deliverFound(
     job,
@@ -223,7 +226,7 @@ async function objectOfSpeech(
   const [
     { withObjects },
     { deliverSaved },
-    { ObjectSink, localPath, removeUploaded, upload, withUploadLock },
+    { ObjectSink, localPath, removeUploadedSpeech, upload, withUploadLock },
   ] = await Promise.all([
     import('./speak.ts'),
     import('../speech/earlier-run.ts'),
@@ -233,9 +236,9 @@ async function objectOfSpeech(
   const sink = new ObjectSink(url, force, deps, { ...options, target: path });
   return withUploadLock(job, deadline, deps, async () => {
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
-    if (saved !== undefined && !isObjectUrl(saved.path))
-      return upload(job, saved, url, { force, deadline }, deps);
-    await removeUploaded(job, path, deps);
-    return saved;
+    if (saved === undefined) return undefined;
+    const object = isObjectUrl(saved.path) ? saved : await upload(job, saved, url, { force, deadline }, deps);
+    await removeUploadedSpeech(job, object, path, deps);
+    return object;
   });
 }

@@ -176,6 +176,26 @@ export async function removeUploaded({ id }: Pick<Job, 'id'>, path: string, deps
 }
 
 /**
+ * Removes the local files of uploaded speech: `path`, and the recorded files that runs kept after a failed upload.
+ * Records that they no longer belong to the job.
+ */
+export async function removeUploadedSpeech(
+  job: Job,
+  object: JobFile,
+  path: string,
+  deps: FlowDeps,
+): Promise<void> {
+  await removeUploaded(job, path, deps);
+  const { files } = (await deps.ledger.read(job.id)) ?? job;
+  for (const file of files.filter((each) => dirname(each.path) === deps.uploadFolder)) {
+    await bestEffort(deps, () =>
+      deps.ledger.append(job.id, { type: 'file', file: object, instead_of: file.path }),
+    );
+    await removeUploaded(job, file.path, deps);
+  }
+}
+
+/**
  * Uploads a job's file, records the object in place of the file, and removes the file. If the upload fails, the file is
  * kept.
  * @throws MgwError('store' or 'output_exists'), charged 'yes', with the command that uploads the file.

@@ -6,7 +6,7 @@ import { usageError } from '../errors.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkSidecarsFree, writeSidecars } from '../jobs/receipt.ts';
-import { outputOf } from '../jobs/output.ts';
+import { numberedPath, outputOf } from '../jobs/output.ts';
 import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';
 import { isObjectUrl, sidecarMessage } from '../store-url.ts';
@@ -67,9 +67,10 @@ export interface SpeechSubmission {
  */
 export async function speak(
   { body, format, sampleRate }: ComposedSpeech,
-  options: SpeechSubmission,
+  submission: SpeechSubmission,
   baseDeps: FlowDeps & SpeechDeps,
 ): Promise<Delivered> {
+  const options = withNumber(submission);
   const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = options;
   const deps = await withSpeechBudget([body], options, baseDeps);
   const path = typeof output === 'string' ? output : '-';
@@ -86,6 +87,12 @@ export async function speak(
   const files = file === undefined ? [] : [file];
   if (sidecar) await writeSidecars(delivery.job, files, version, force);
   return { ...delivery, files };
+}
+
+// Replaces `{n}` in the output with 1, because speech is one file.
+function withNumber<Options extends Pick<SpeechSubmission, 'output'>>(options: Options): Options {
+  const { output } = options;
+  return typeof output === 'string' ? { ...options, output: numberedPath(output, 0, 1) } : options;
 }
 
 /** Returns a sink that can also recover speech that exists only as an object in the store. */
@@ -124,12 +131,11 @@ async function uploadSpeech(
   delivery: Omit<Delivered, 'files'>,
   deps: FlowDeps,
 ): Promise<Delivered> {
-  const { removeUploaded, upload } = await import('./object-output.ts');
-  if (isObjectUrl(file.path)) {
-    await removeUploaded(delivery.job, target, deps);
-    return { ...delivery, files: [file] };
-  }
-  const object = await upload(delivery.job, file, outputOf(url, delivery.job.id), options, deps);
+  const { removeUploadedSpeech, upload } = await import('./object-output.ts');
+  const object = isObjectUrl(file.path)
+    ? file
+    : await upload(delivery.job, file, outputOf(url, delivery.job.id), options, deps);
+  await removeUploadedSpeech(delivery.job, object, target, deps);
   return { ...delivery, job: (await deps.ledger.read(delivery.job.id)) ?? delivery.job, files: [object] };
 }
 
@@ -151,9 +157,10 @@ export interface ComposedPieces extends AudioOptions {
  */
 export async function speakInPieces(
   pieces: ComposedPieces,
-  options: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
+  submission: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
   baseDeps: FlowDeps & SpeechDeps,
 ): Promise<SpokenPieces> {
+  const options = withNumber(submission);
   const { bodies, joiner: join, format, concurrency, onPiece } = pieces;
   const deps = await withSpeechBudget(bodies, options, baseDeps);
   const folder = piecesFolder(pieces, options);

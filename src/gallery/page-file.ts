@@ -1,9 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { constants, existsSync } from 'node:fs';
-import { copyFile, link, mkdir, open, realpath, rename, rm } from 'node:fs/promises';
+import { copyFile, link, open, realpath, rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { localError, MgwError } from '../errors.ts';
+import { makeFolder } from '../files/make-folder.ts';
 import { intactVersion, stateBySize } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { GalleryData } from './data.ts';
@@ -23,7 +24,7 @@ export async function writePage(path: string, html: string, force: boolean): Pro
   if (!force) await checkOwn(path);
   const draft = `${path}.${randomBytes(4).toString('hex')}.tmp`;
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await makeFolder(dirname(path), 0o777);
     const file = await open(draft, 'wx');
     try {
       await file.writeFile(html);
@@ -80,7 +81,7 @@ export async function copyFiles(job: Job, page: string): Promise<Map<JobFile, st
     const copy = join(dirname(page), mediaFolder, `${job.id}-${index + 1}-${basename(path)}`);
     try {
       if ((await intactVersion({ ...file, path: copy })) === undefined) {
-        await mkdir(dirname(copy), { recursive: true });
+        await makeFolder(dirname(copy), 0o777);
         await rm(copy, { force: true });
         // Resolve the path, because a hard link to a symbolic link would itself be a symbolic link.
         await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));

@@ -1,6 +1,7 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { dirname, extname } from 'node:path';
 import { messageOf, usageError, localError } from '../errors.ts';
+import { makeFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import { videoCount, type Protocol } from '../protocols/protocol.ts';
@@ -101,7 +102,7 @@ export function fileCount({ request, record }: Job, protocol: Protocol | undefin
 export async function makeFoldersOf(place: FetchPlace, target: Target, count: number): Promise<void> {
   if (place.kind !== 'names' || target.kind === 'stdout' || isObjectUrl(target.path)) return;
   for (const folder of new Set(pathsAt(target.path, count).map(dirname)))
-    await mkdir(folder, { recursive: true }).catch((error: unknown) => {
+    await makeFolder(folder, 0o777).catch((error: unknown) => {
       throw localError(error, folder, 'no');
     });
 }

@@ -1,7 +1,14 @@
 import { basename, dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
 import { escapeFrom, realPathOf } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
-import { absoluteOutput, isObjectUrl, parseObjectUrl, tildeProblem } from '../store-url.ts';
+import {
+  absoluteOutput,
+  isObjectUrl,
+  isUrl,
+  outputProblem,
+  parseObjectUrl,
+  tildeProblem,
+} from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Milestone, Goal, Job, JobFile } from '../job.ts';
 
@@ -150,7 +157,7 @@ export const openPlaceholders = ['job', 'n'] as const;
 export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
   if (output.trim() === '' || output.includes('\0'))
     throw new Error('must be a template such as clips/{id}.{ext}');
-  const problem = tildeProblem(output);
+  const problem = outputProblem(output);
   if (problem !== undefined) throw new Error(`must be ${problem}`);
   const fullTemplate = /[\\/]$/.test(output) ? `${output}${defaultTemplate}` : output;
   const fixedPrefix = fullTemplate.slice(
@@ -181,7 +188,7 @@ export function fixedExtension(template: string): string {
  */
 export function outputPath(place: OutputPlace, values: OutputValues, fileTemplate?: string): string {
   const template = fileTemplate ?? place.template;
-  if (fileTemplate !== undefined && isObjectUrl(fileTemplate))
+  if (fileTemplate !== undefined && isUrl(fileTemplate))
     throw new Error("a row's output must be a path; for a bucket, use -o s3://BUCKET/FOLDER/{id}.{ext}");
   checkLength(template);
   const problem = tildeProblem(template);

@@ -18,7 +18,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts'
 import { nearestName } from '../nearest.ts';
 import { parseAmount } from '../decimal.ts';
 import { printableLine } from '../printable.ts';
-import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
+import { isObjectUrl, outputProblem, parseObjectUrl } from '../store-url.ts';
 
 /** The dependencies of a call. */
 export interface Call {
@@ -241,12 +241,14 @@ export function targetOf(output: string | undefined, isNew = false): (Target & {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
     throw usageError('output must be a file path.');
+  const problem = outputProblem(output);
+  if (problem !== undefined) throw usageError(`output must be ${problem}.`);
   if (isObjectUrl(output)) checkObject(output, isNew);
   return { kind: 'file', path: output };
 }
 
 function checkObject(url: string, isNew: boolean): void {
-  const [name] = (isNew && /\{(?!n\}|id\})\w+\}/.exec(url)) || [];
+  const [name] = (isNew && /\{(?!n\}|id\})[^{}]*\}/.exec(url)) || [];
   if (name !== undefined) throw usageError(`output: ${name} is not known before the job exists.`);
   try {
     parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));

@@ -3,7 +3,7 @@ import { isAbsolute, join } from 'node:path';
 import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
-import { isObjectUrl } from '../store-url.ts';
+import { isObjectUrl, outputProblem } from '../store-url.ts';
 import { Calls, refuseInfinite } from './calls.ts';
 import type {
   ClientOptions,
@@ -125,5 +125,6 @@ function copyJson(value: unknown): unknown {
 // Keeps a slash at the end, which makes the path a folder.
 function absolutePath(output: unknown): unknown {
   if (typeof output !== 'string' || output === '' || output === '-') return output;
-  return isObjectUrl(output) || isAbsolute(output) ? output : join(process.cwd(), output);
+  const isUnchanged = isObjectUrl(output) || isAbsolute(output) || outputProblem(output) !== undefined;
+  return isUnchanged ? output : join(process.cwd(), output);
 }

@@ -34,14 +34,19 @@ it.each([
 });
 
 it.each([
-  ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini'],
-  ['tts', 'a boat'],
-])('mgw %s refuses a template as its output before it opens the ledger', async (...command) => {
-  const user = userHere();
-  const { code, stderr } = await user.run(['--sandbox', ...command, '-o', '{slug}.{ext}']);
-  expect(code).toBe(2);
-  expect(stderr).toContain('{slug} is not known before the job exists');
-  expect(stderr).toContain('Nothing was sent');
-  expect(readdirSync(user.cwd)).not.toContain('{slug}.{ext}');
-  expect(existsSync(join(user.cwd, 'state', 'jobs'))).toBe(false);
-});
+  ['{slug}', ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini']],
+  ['{a-b}', ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini']],
+  ['{slug}', ['tts', 'a boat']],
+])(
+  'the output %s is refused, because it is a template, before the ledger is opened (mgw %s)',
+  async (template, command) => {
+    const user = userHere();
+    const output = `${template}.mp4`;
+    const { code, stderr } = await user.run(['--sandbox', ...command, '-o', output]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(`${template} is not known before the job exists`);
+    expect(stderr).toContain('Nothing was sent');
+    expect(readdirSync(user.cwd)).not.toContain(output);
+    expect(existsSync(join(user.cwd, 'state', 'jobs'))).toBe(false);
+  },
+);

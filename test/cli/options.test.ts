@@ -39,7 +39,28 @@ describe('--output', () => {
     },
   );
 
-  it.each(['./~/x.mp4', 'a~/x.mp4', '~x.mp4', 's3://bucket/~/x.mp4'])('may be %s', (path) => {
-    expect(parse(path)).toBe(path);
+  it.each([
+    'gs://bucket/x.mp4',
+    'S3://bucket/x.mp4',
+    'https://host/x.mp4',
+    'file:///tmp/x.mp4',
+    'gs://bucket/',
+  ])('%s is refused, because it would be a path of new folders', (url) => {
+    expect(() => parse(url)).toThrow(`--output ${url}: must be a path or s3://BUCKET/KEY.`);
   });
+
+  it.each([
+    ['s3://bu/x.mp4', 'bu'],
+    ['s3://My_Bucket/{id}.mp4', 'My_Bucket'],
+    ['s3:///x.mp4', ''],
+  ])('%s is refused, and the message names the bucket', (url, bucket) => {
+    expect(() => parse(url)).toThrow(`must be a path or s3://BUCKET/KEY; "${bucket}" is not a bucket name`);
+  });
+
+  it.each(['./~/x.mp4', './gs://x.mp4', 'c:/x.mp4', 'a~/x.mp4', '~x.mp4', 's3://bucket/~/x.mp4'])(
+    'may be %s',
+    (path) => {
+      expect(parse(path)).toBe(path);
+    },
+  );
 });

@@ -219,6 +219,14 @@ describe('the request', () => {
     },
   );
 
+  it('is not sent if a URL is given as an image, because Protocol A accepts only files', async () => {
+    const run = await here([...submit, '--image', 'https://example.com/a.png']);
+    expect([run.code, gateway.seen]).toEqual([2, []]);
+    expect(run.stderr).toContain(
+      '--image: https://example.com/a.png is a URL, but only a local file is accepted',
+    );
+  });
+
   it.each([
     ['a text file', Buffer.from('no image'), 'an image'],
     ['an empty file', Buffer.alloc(0), 'an image'],

@@ -1,8 +1,11 @@
 import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, test } from 'vitest';
+import { localError } from '../../src/errors.ts';
 import { makeFolder } from '../../src/files/make-folder.ts';
+import { makeFoldersOf } from '../../src/jobs/fetch-place.ts';
+import { canMount, mountDisk } from '../faults/disk.ts';
 import { watchDisk } from '../support/disk-operations.ts';
 
 let root: string;
@@ -47,3 +50,28 @@ it("makeFolder throws the system's error if the folder cannot be created", async
   await expect(makeFolder(path.join(file, 'inner'))).rejects.toMatchObject({ code: 'ENOTDIR' });
   await expect(makeFolder('/proc/nowhere/inner')).rejects.toMatchObject({ code: 'ENOENT' });
 });
+
+test.skipIf(!canMount)(
+  'on a read-only file system, the error does not suggest creating a missing folder',
+  async () => {
+    const disk = mountDisk(path.join(root, 'disk'), 64);
+    try {
+      disk.readOnly();
+      const output = path.join(root, 'disk', 'deep', 'er', 'a.mp4');
+      const target = { kind: 'file', path: output } as const;
+      const place = { kind: 'names', isFolder: true, place: { folder: '', template: '' } } as const;
+      const missing = Object.assign(new Error('missing'), { code: 'ENOENT' });
+      const errors = [
+        await makeFoldersOf(place, target, 1).catch((error: unknown) => error),
+        localError(missing, output, 'no'),
+      ];
+      for (const error of errors)
+        expect(error).toMatchObject({
+          message: expect.stringContaining('the file system is read-only') as string,
+          next: undefined,
+        });
+    } finally {
+      disk.unmount();
+    }
+  },
+);

@@ -2,11 +2,14 @@ import { closeSync, existsSync, readdirSync, writeFileSync, writeSync } from 'no
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deliver, type DeliveryOptions } from '../../src/flows/deliver.ts';
+import { localPath } from '../../src/flows/object-output.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { identityOf, lockOutput } from '../../src/jobs/lock-output.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { leaseOf } from '../support/lease.ts';
 import { freshFolder } from '../support/servers.ts';
 import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
@@ -30,7 +33,15 @@ interface Ran {
 async function run(
   wanted: Partial<DeliveryOptions>,
   verdict: QueryVerdict,
-  { events = [accepted], isResumed = true, soft = false, handles = true, leftover = '', stored = '' } = {},
+  {
+    events = [accepted],
+    isResumed = true,
+    soft = false,
+    handles = true,
+    leftover = '',
+    stored = '',
+    isUploading = false,
+  } = {},
 ): Promise<Ran> {
   const { client, asked } = countingClient();
   const refused = new Error('no handle');
@@ -59,6 +70,11 @@ async function run(
     closeSync(file);
     await lock.note({ durable: 4 });
     lock.release();
+  }
+  if (isUploading) {
+    const request = { identity: job.id, deadline: { remainingMs: () => 60_000 } };
+    const otherProcess = { ...deps, lease: leaseOf(currentOwner()) };
+    await lockOutput(await localPath(job.id, deps), otherProcess, request);
   }
   const told: string[] = [];
   const hooks = {
@@ -162,6 +178,22 @@ describe('an accepted job', () => {
     const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
     const ended = await run(wanted, seen('running'), { events, stored });
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
+  });
+
+  it('that will be an object is awaited even if another process is saving its objects', async () => {
+    const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
+    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(wanted, seen('running'), { isUploading: true });
+    expect(ended).toMatchObject({
+      error: { exitCode: 8 },
+      asked: 1,
+      told: ['accepted true', 'running', 'end'],
+    });
+    // The deadline ends the wait for the lock.
+    expect(await run(wanted, seen('succeeded', true), { isUploading: true })).toMatchObject({
+      error: { exitCode: 8, message: expect.stringContaining('has succeeded') as string },
+      told: ['accepted true', 'succeeded', 'end'],
+    });
   });
 
   it('is refused if its handle cannot be queried', async () => {

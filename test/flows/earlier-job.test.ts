@@ -151,6 +151,17 @@ describe("an earlier job's video", () => {
     const made = await job(accepted, success(1));
     await job();
     await expect(find()).rejects.toThrow(`such as @${made.id}:last.`);
+    await expect(earlierAsset(session, '@last', 'image')).rejects.toThrow(`such as @${made.id}:last.`);
+    await expect(earlierAsset(session, '@last', 'video')).rejects.toThrow(`such as @${made.id}.`);
+  });
+
+  it.each([
+    ['@intro', '@intro:last for the last frame'],
+    ['@intro#2', '@intro#2:last for the last frame'],
+    ['@intro:middle', 'a reference that ends in :first or :last, such as @intro:last'],
+    ['@intro:middle#2', '@intro:middle#2:last for the last frame'],
+  ])('is not an image if it is %s, and the error suggests a frame', (ref, suggestion) => {
+    expect(() => partOf(ref, 'image')).toThrow(`this flag requires an image. Use ${suggestion}.`);
   });
 
   it('is not used if the file changes while ffmpeg reads it', async () => {

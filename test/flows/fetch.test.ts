@@ -327,6 +327,14 @@ describe('saved speech', () => {
     expect((await deps.ledger.read(job.id))?.files).toHaveLength(2);
   });
 
+  it('is one file, so {n} in the output is 1', async () => {
+    const folder = freshFolder();
+    const { deps, job } = await spoken(folder);
+    const target = { kind: 'file', path: join(folder, 'copy{n}.mp3') } as const;
+    const done = await fetch(await planned(job, target, deps), wishes, deps);
+    expect(done.files).toMatchObject([{ path: join(folder, 'copy1.mp3') }]);
+  });
+
   it('is marked in the copy if a mark is requested', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);

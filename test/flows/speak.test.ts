@@ -3,7 +3,10 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
+import { MgwError } from '../../src/errors.ts';
+import { fetch } from '../../src/flows/fetch.ts';
 import { speak, speakInPieces, type SpeechSubmission } from '../../src/flows/speak.ts';
+import type { Job } from '../../src/job.ts';
 import { stdoutText } from '../../src/jobs/mark.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { SpeechFormat } from '../../src/speech/compose.ts';
@@ -99,6 +102,23 @@ describe('speech', () => {
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
+  it('leaves no file if jobs fetch uploads it after the upload of mgw tts failed', async () => {
+    const { deps, puts } = await scene();
+    const store = await deps.objects();
+    const put: ObjectStore['put'] = () => Promise.reject(new MgwError('store', 'the store is full'));
+    const failing = { ...deps, objects: () => Promise.resolve({ ...store, put }) };
+    const error: unknown = await speak(composed, wish({ output: 's3://m/a.mp3' }), failing).catch(
+      (reason: unknown) => reason,
+    );
+    const { job, next = [] } = error as MgwError & { job: Job };
+    const url = next.at(-1) ?? '';
+    const target = { kind: 'file', path: url } as const;
+    const { deadline } = wish({});
+    const done = await fetch({ job, target, place: target }, { force: false, deadline }, deps);
+    expect([puts, readdirSync(deps.uploadFolder)]).toEqual([['s3://m/a.mp3'], []]);
+    expect(done.job.files.map(({ path }) => path)).toEqual([url]);
+  });
+
   it('is kept in a separate file for each key and each second take if its upload fails', async () => {
     const { deps } = await scene();
     const kept = new Set<string>();
@@ -184,6 +204,18 @@ describe('speech', () => {
   const piecesIn = (stateDir: string): Parameters<typeof speakInPieces>[0] => ({
     ...{ format, sampleRate: 24000, concurrency: 2, stateDir, joiner: (piece: Uint8Array) => piece },
     bodies: [bodyOf('One.'), bodyOf('Two.')] as Parameters<typeof speakInPieces>[0]['bodies'],
+  });
+
+  it('is one file, so {n} in its output is 1', async () => {
+    const { deps, folder } = await scene();
+    const done = await speak(composed, wish({ output: join(folder, 'a{n}.mp3') }), deps);
+    const object = await speak(composed, wish({ output: 's3://m/b{n}.mp3', key: 'k' }), deps);
+    const split = await speakInPieces(piecesIn(folder), wish({ output: join(folder, 'c{n}.mp3') }), deps);
+    expect([...done.files, ...object.files, split.file].map((file) => file?.path)).toEqual([
+      join(folder, 'a1.mp3'),
+      's3://m/b1.mp3',
+      join(folder, 'c1.mp3'),
+    ]);
   });
 
   it('is kept next to its output file until all pieces are complete if it is split for a file', async () => {

@@ -52,6 +52,11 @@ it('an output template whose path begins with ~ is refused', () => {
   expect(outputPlace('./~/{id}.mp4').template).toBe('{id}.mp4');
 });
 
+it('an output template that is a URL of another kind is refused', () => {
+  expect(() => outputPlace('gs://bucket/{id}.mp4')).toThrow('must be a path or s3://BUCKET/KEY');
+  expect(() => outputPlace('s3://Bucket/{id}.mp4')).toThrow('"Bucket" is not a bucket name');
+});
+
 it('the name of a single file is not numbered', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });

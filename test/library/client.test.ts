@@ -236,6 +236,7 @@ describe('the library: a payment', () => {
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
     [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output must be a file path'],
+    [{ ...boat, output: 'gs://bucket/a.mp4' }, 'output must be a path or s3://BUCKET/KEY.'],
     [{ ...boat, sidecar: true }, 'sidecar requires output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],

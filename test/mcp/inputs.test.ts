@@ -242,6 +242,14 @@ test('the MCP server writes only messages to stdout, and continues, regardless o
   for (const text of [lines.join(''), stderr]) expect(text).not.toContain(canaryKey);
 });
 
+test.each(['s3://bucket/a.mp4', 'gs://bucket/a.mp4'])(
+  'the URL %s is refused, because it is not a path',
+  async (url) => {
+    const root = await Root.open(freshFolder());
+    await expect(root.file(url, 'output')).rejects.toThrow('is not a path');
+  },
+);
+
 test('a root folder that does not exist is refused with the command that creates it', async () => {
   const missing = join(freshFolder(), 'clips');
   await expect(Root.open(missing)).rejects.toMatchObject({

@@ -91,10 +91,12 @@ describe('the flag -o s3://BUCKET/OBJECT', () => {
   test("is refused for a gallery and in a manifest's output column", async () => {
     const { user, posts } = await scene();
     expect((await user.run(['jobs', 'gallery', '-o', 's3://bucket/review/'])).code).toBe(2);
-    const row = 'id,model,duration,prompt,output\na,vendor-h3-mini,5,a boat,s3://bucket/a.mp4\n';
-    writeFileSync(join(user.cwd, 'm.csv'), row);
-    const ran = await user.run(['batch', 'run', 'm.csv']);
-    expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('use -o s3://BUCKET/FOLDER')]);
+    for (const url of ['s3://bucket/a.mp4', 'gs://bucket/a.mp4']) {
+      const row = `id,model,duration,prompt,output\na,vendor-h3-mini,5,a boat,${url}\n`;
+      writeFileSync(join(user.cwd, 'm.csv'), row);
+      const ran = await user.run(['batch', 'run', 'm.csv']);
+      expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('use -o s3://BUCKET/FOLDER')]);
+    }
     expect([posts(), existsSync(join(user.cwd, 's3:'))]).toEqual([0, false]);
   });
 

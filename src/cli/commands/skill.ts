@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { messageOf, MgwError, systemCode, usageError, localError } from '../../errors.ts';
+import { makeFolder } from '../../files/make-folder.ts';
 import { type Run, readPage } from '../command-tree.ts';
 import { homeFolder } from '../../installation.ts';
 import { single } from '../options.ts';
@@ -58,7 +59,7 @@ async function install({ user = false, dir, force = false }: InstallOptions): Pr
       },
     );
   try {
-    await mkdir(resolve(skills, 'mgw'), { recursive: true });
+    await makeFolder(resolve(skills, 'mgw'), 0o777);
     if (existing !== text) await writeFile(path, text);
   } catch (error) {
     throw localError(error, path, 'no');

@@ -10,7 +10,7 @@ import type { JsonObject } from '../../../json.ts';
 import { protocolNamed } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
-import { checkTilde, decodeUtf8, optionObject, readInputFile } from '../../input.ts';
+import { checkLocalPath, decodeUtf8, optionObject, readInputFile } from '../../input.ts';
 import { shellWord } from '../../output/human.ts';
 import { withFiles } from '../video/body.ts';
 import { realpath } from 'node:fs/promises';
@@ -138,7 +138,7 @@ class RowFiles {
   // whether a file exists.
   async #permittedPath(path: string, field: string): Promise<string> {
     const shownPath = printableLine(path, 200);
-    checkTilde(shownPath, field);
+    checkLocalPath(shownPath, field);
     const requestedPath = resolve(this.#base, path);
     const real = await realpath(requestedPath).catch(() => undefined);
     if (real !== undefined && this.#isInside(real)) return real;
