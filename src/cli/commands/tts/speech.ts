@@ -1,5 +1,5 @@
 import type { Context } from '../../context.ts';
-import { readInputText, readStdin, typedText } from '../../input.ts';
+import { decodeUtf8, readInputFile, readStdin, typedText } from '../../input.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
@@ -117,7 +117,7 @@ async function textOf(
   const text =
     textArgument === '-' || file === '-'
       ? await readStdin(context.io)
-      : await readInputText(file ?? '', '--file');
+      : decodeUtf8(await readInputFile(file ?? '', '--file'), `--file ${file}`);
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
