@@ -310,6 +310,10 @@ describe('mgw tts with invalid input', () => {
     [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /requires --split/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split', '--dry-run'], /cannot join aac/],
+    [
+      ['tts', 'Hi', '-o', 'a.mp3', '--split', '--set', 'req_params.ssml=<speak>Hi</speak>'],
+      /cannot split req_params\.ssml/,
+    ],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
   ])('refuses %j, and sends nothing', async (args, message) => {
     const { here, charges, folder } = await bench();

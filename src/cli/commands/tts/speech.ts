@@ -71,6 +71,8 @@ export async function prepareSpeech(
   );
   for (const note of adviseOnSpeech(body)) context.progress.note(note);
   if (!options.split) return { bodies: [body], ...composed, target };
+  if (at(body, 'req_params.ssml') !== undefined)
+    throw usageError('--split cannot split req_params.ssml: every piece would speak all of it.');
   const { format } = composed;
   const joiner = joinerFor(format.wire);
   if (joiner === undefined)
