@@ -1,11 +1,13 @@
 import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
+import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { chargeUsage } from '../jobs/charge-outcome.ts';
 import { isRunning } from '../jobs/liveness.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
+import { isSameOutput } from '../jobs/output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
 import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
@@ -103,6 +105,18 @@ function earlierRunError(job: Job, part: string | undefined = partOf(job)): MgwE
   if (code === 'speech_incomplete')
     return incompleteError(job, `an earlier run ended with: ${message}`, part, { hasAudio });
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
+}
+
+/** Finds the intact file that one of the jobs saved at an output. */
+export async function intactFileAt(
+  output: string,
+  jobs: readonly Job[],
+): Promise<{ job: Job; file: JobFile } | undefined> {
+  for (const job of jobs) {
+    const file = job.files.find(({ path }) => isSameOutput(path, output));
+    if (file !== undefined && (await isIntact(file))) return { job, file };
+  }
+  return undefined;
 }
 
 /** Returns the files that may contain the audio of a succeeded job. */

@@ -1,7 +1,7 @@
-import { readFile, rm, rmdir } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { MgwError, localError, systemCode } from '../errors.ts';
+import { MgwError, localError } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -10,13 +10,16 @@ import { claimantOf, lockOutput, bestEffort, speechIdentity } from '../jobs/lock
 import { fingerprintOf } from '../jobs/order.ts';
 import { isSameOutput, pieceName } from '../jobs/output.ts';
 import type { JsonObject } from '../json.ts';
-import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
+import { checkBudgets, type PricedOrder } from '../payment/reserve.ts';
+import { makeFolder, makeOwnFolder, removeIfEmpty } from '../files/make-folder.ts';
+import { intactFileAt } from './earlier-run.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
-import { costOfAll, piecesError, type PieceFailure } from './errors.ts';
+import { piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
+import { speechModel } from './wire.ts';
 
 /** Long text to speak in pieces that make up one output. */
 export interface PiecesOrder {
@@ -112,10 +115,15 @@ class Pieces {
   }
 
   async speak(): Promise<UnreportedPieces> {
+    const { folder } = this.#order;
     const published = await this.#findPublished();
     if (published !== undefined) return published;
+    await this.#checkBudgets();
     await this.#sink.open(this.#output.metadata.sealed !== undefined);
-    await openFolder(this.#order.folder);
+    // Creates the folder durably, because it will contain paid audio.
+    await makeOwnFolder(folder).catch((error: unknown) => {
+      throw localError(error, folder, 'no');
+    });
     const writing = this.#write().catch((error: unknown) => {
       this.#isStopped = true;
       return { error };
@@ -126,10 +134,24 @@ class Pieces {
     if (this.#failures.length === 0 && writeResult !== undefined && writeResult.error !== notStarted)
       this.#failures.push({ index: undefined, error: writeResult.error });
     if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
-      await bestEffort(this.#deps, () => removeIfEmpty(this.#order.folder));
+      await bestEffort(this.#deps, () => removeIfEmpty(folder));
       throw await this.#createError();
     }
     return { jobs: this.#startedJobs(), file: await this.#publish(), reused: this.#reused };
+  }
+
+  // Checks the total cost of the missing pieces: a budget that cannot pay for all of them pays for none.
+  async #checkBudgets(): Promise<void> {
+    const { allowances, priceOf } = this.#deps;
+    const budgets = await allowances();
+    if (budgets.length === 0) return;
+    const orders: PricedOrder[] = [];
+    for (const [index, body] of this.#order.bodies.entries()) {
+      const complete = await intactFileAt(this.#target(index), await this.#findEarlierJobs(index));
+      if (complete !== undefined || (await this.#isInDoubt(index))) continue;
+      orders.push(await priceOf({ protocol: 'tts', model: speechModel, body }));
+    }
+    await checkBudgets(orders, budgets);
   }
 
   // Finds the output of an earlier run that was killed between publishing and reporting it.
@@ -189,12 +211,11 @@ class Pieces {
     const { mime, fresh, deadline } = this.#order;
     const target = this.#target(index);
     const earlier = await this.#findEarlierJobs(index);
-    for (const job of earlier) {
-      const file = job.files.find(({ path }) => isSameOutput(path, target));
-      if (file === undefined || !(await isIntact(file))) continue;
-      this.#jobs[index] = job;
+    const complete = await intactFileAt(target, earlier);
+    if (complete !== undefined) {
+      this.#jobs[index] = complete.job;
       this.#reused += 1;
-      return file;
+      return complete.file;
     }
     // Replace a file only if it is a broken file from an earlier run.
     const force = earlier.some((job) => job.files.some(({ path }) => isSameOutput(path, target)));
@@ -247,23 +268,20 @@ class Pieces {
   async #createError(): Promise<unknown> {
     const { folder, bodies } = this.#order;
     const isPaid = this.#complete.size > this.#reused;
-    const missing = bodies.filter((_, index) => !this.#complete.has(index));
     const counts = { completeCount: this.#complete.size, count: bodies.length };
-    const state = { failures: this.#failures, jobs: this.#startedJobs(), folder, isPaid };
-    const missingCost = await costOfAll(missing, this.#deps.priceOf);
-    return piecesError({ ...state, ...counts, missingCost, signal: this.#deps.signals.soft });
+    const failures = await Promise.all(this.#failures.map((failure) => this.#withWholeCost(failure)));
+    const state = { failures, jobs: this.#startedJobs(), folder, isPaid };
+    return piecesError({ ...state, ...counts, signal: this.#deps.signals.soft });
   }
-}
 
-/**
- * Creates the folder that stores the pieces until all of them are complete. Creates it durably, because it will contain
- * paid audio.
- * @throws MgwError('local_io'), charged 'no'.
- */
-async function openFolder(folder: string): Promise<void> {
-  await makeOwnFolder(folder).catch((error: unknown) => {
-    throw localError(error, folder, 'no');
-  });
+  // If a budget refused one piece, reports the cost of all missing pieces instead.
+  async #withWholeCost(failure: PieceFailure): Promise<PieceFailure> {
+    if (!(failure.error instanceof MgwError) || failure.error.budget?.limit === undefined) return failure;
+    return this.#checkBudgets().then(
+      () => failure,
+      (error: unknown) => ({ index: undefined, error }),
+    );
+  }
 }
 
 /**
@@ -277,12 +295,3 @@ async function removePieces(targets: readonly string[], claimant: Claimant): Pro
     await removeLeftovers(target, speechIdentity, claimant);
   }
 }
-
-/** Removes a folder if it is empty. @throws file system errors. */
-async function removeIfEmpty(folder: string): Promise<void> {
-  await rmdir(folder).catch((error: unknown) => {
-    if (!notEmpty.has(systemCode(error) ?? '')) throw error;
-  });
-}
-
-const notEmpty = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT']);

@@ -232,21 +232,57 @@ describe('a failed piece of long speech', () => {
   });
 });
 
-test('the error for a budget that long speech exceeds contains the limit that would cover all missing pieces', async () => {
-  const server = await speechServer(speaker());
-  const { run, deps, target } = await bench(server.url);
-  const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-  const budget = await openBudget(`${target}.budget`, { now: () => 0, outcomeOf });
-  onEnd(() => budget.close());
-  const limit = { amount: parseDecimal('1.5') };
-  deps.allowances = () => Promise.resolve([{ name: '--budget', label: 'the budget', budget, limit }]);
-  deps.priceOf = () => Promise.resolve({ subject: 'speech', cost: { at_most: '1' } });
-  const error = await failure(run({ concurrency: 1 }));
-  expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
-  expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
-  expect(error.message).toContain('A limit of 5 would cover all missing pieces. 1 of 5 pieces are complete');
-  limit.amount = parseDecimal('5');
-  expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
+describe('a budget that long speech exceeds', () => {
+  const budgeted = async (amount: string) => {
+    const server = await speechServer(speaker());
+    const { run, deps, target } = await bench(server.url);
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = await openBudget(`${target}.budget`, { now: () => 0, outcomeOf });
+    onEnd(() => budget.close());
+    const limit = { amount: parseDecimal(amount) };
+    deps.allowances = () => Promise.resolve([{ name: '--budget', label: 'the budget', budget, limit }]);
+    deps.priceOf = () => Promise.resolve({ subject: 'speech', cost: { at_most: '1' } });
+    return { server, run, limit };
+  };
+
+  test('pays for no piece, and the error contains the limit that covers all missing pieces', async () => {
+    const { server, run, limit } = await budgeted('1.5');
+    const error: unknown = await run().catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      exitCode: 12,
+      charged: 'no',
+      budget: { limit: '1.5', exceeded_by: '3.5' },
+    });
+    expect(String(error)).toContain(
+      'may cost up to 5 credits. The request was not sent. --budget 5 would allow',
+    );
+    expect(server.requests).toHaveLength(0);
+    limit.amount = parseDecimal('5');
+    await run();
+    expect(server.requests).toHaveLength(5);
+  });
+
+  test('does not count pieces that an earlier run paid for, or that are in doubt', async () => {
+    const { server, run } = await budgeted('5');
+    server.answers = [speaker((text, response) => text === 'two' && broken(response))];
+    await failure(run({ concurrency: 1 }));
+    server.answers = [speaker()];
+    expect(await failure(run({ concurrency: 1 }))).toMatchObject({ exitCode: 9 });
+    expect(server.requests.map(textOf)).toEqual(texts);
+  });
+
+  test('stops the run with the limit for all missing pieces if the budget shrinks in the meantime', async () => {
+    const { run, limit } = await budgeted('5');
+    const onPiece = (): void => void (limit.amount = parseDecimal('1.5'));
+    const error = await failure(run({ concurrency: 1, onPiece }));
+    expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
+    expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
+    expect(error.message).toMatch(
+      /^--budget 1\.5 is too low.* --budget 5 would allow it\. 1 of 5 pieces are complete/,
+    );
+    limit.amount = parseDecimal('5');
+    expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
+  });
 });
 
 test('an interrupted run of long speech finishes its paid pieces, and the next run completes the output', async () => {
