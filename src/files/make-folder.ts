@@ -39,10 +39,10 @@ export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<
   checkOwnFolder(folder, mayBeLink);
 }
 
-/** Removes a folder if it is empty. @throws file system errors. */
+/** Removes a folder if it is empty. Does not remove a link to a folder. @throws file system errors. */
 export async function removeIfEmpty(folder: string): Promise<void> {
   await rmdir(folder).catch((error: unknown) => {
-    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT'].includes(systemCode(error) ?? '')) throw error;
+    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'].includes(systemCode(error) ?? '')) throw error;
   });
 }
 

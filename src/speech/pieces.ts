@@ -71,15 +71,17 @@ export async function speakPieces(
   const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
   sink.lock = output;
   const release = (): Promise<void> => bestEffort(deps, () => output.release());
-  try {
-    const spoken = await new Pieces(order, withoutRepeats(deps), sink, output).speak();
-    return { ...spoken, delivered: release };
-  } catch (error) {
-    await release();
-    throw error;
-  } finally {
-    await sink.discard();
-  }
+  const spoken = await new Pieces(order, withoutRepeats(deps), sink, output)
+    .speak()
+    .finally(async () => {
+      await sink.discard();
+      await bestEffort(deps, () => removeIfEmpty(folder));
+    })
+    .catch(async (error: unknown) => {
+      await release();
+      throw error;
+    });
+  return { ...spoken, delivered: release };
 }
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;
@@ -133,10 +135,8 @@ class Pieces {
     const writeResult = await writing;
     if (this.#failures.length === 0 && writeResult !== undefined && writeResult.error !== notStarted)
       this.#failures.push({ index: undefined, error: writeResult.error });
-    if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
-      await bestEffort(this.#deps, () => removeIfEmpty(folder));
+    if (this.#failures.length > 0 || this.#complete.size < this.#files.length)
       throw await this.#createError();
-    }
     return { jobs: this.#startedJobs(), file: await this.#publish(), reused: this.#reused };
   }
 
@@ -182,10 +182,7 @@ class Pieces {
     const { folder, bodies } = this.#order;
     // Publishing a labelled output leaves its unlabelled part behind.
     const targets = [...bodies.map((_, index) => this.#target(index)), joinedPart(folder, bodies)];
-    await bestEffort(this.#deps, async () => {
-      await removePieces(targets, await claimantOf(this.#deps));
-      await removeIfEmpty(folder);
-    });
+    await bestEffort(this.#deps, async () => removePieces(targets, await claimantOf(this.#deps)));
   }
 
   async #runWorker(): Promise<void> {

@@ -201,8 +201,11 @@ describe('a failed piece of long speech', () => {
       const [one, two] = [open.get('one'), open.get('two')];
       if (one && two) two.writeHead(401).end('{}', () => void refuse(one));
     });
-    const { run, pieces } = await bench(server.url);
-    const { message } = await failure(run());
+    const { run, pieces, target } = await bench(server.url);
+    const part = joinedPart(pieces, bodies);
+    const { message } = await failure(
+      run({}, new FileSink({ target, force: false, mime: 'audio/L16', part })),
+    );
     expect(message).toMatch(/^Piece 1 of 5 \(and 1 more\): /);
     expect(existsSync(pieces)).toBe(false);
   });
@@ -333,10 +336,11 @@ describe('a file that mgw did not create for long speech', () => {
 
   test('is not changed through a link in place of the pieces folder: the command exits with 10 before anything is paid for', async () => {
     const server = await speechServer(speaker());
-    const { run, pieces } = await bench(server.url);
+    const { run, pieces, deps } = await bench(server.url);
     const elsewhere = freshFolder();
     symlinkSync(elsewhere, pieces);
     await expect(run()).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'no' });
+    expect(deps.notes).toEqual([]);
     expect(names(elsewhere)).toEqual([]);
     expect(server.requests).toHaveLength(0);
   });
