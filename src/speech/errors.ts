@@ -149,7 +149,7 @@ export function piecesError(state: PiecesState): unknown {
   const [worst] = [...failures].sort(
     (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
   );
-  const error = worst === undefined ? interruptedError(signal) : asMgwError(worst.error);
+  const error = worst === undefined ? stoppedError(signal) : asMgwError(worst.error);
   const moreText = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
   const pieceText = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${moreText}: `;
   const retryText = exitsInDoubt.has(exitNameOf(error)) ? '; --new pays only for the others' : '';
@@ -168,7 +168,10 @@ function asMgwError(error: unknown): MgwError {
   return new MgwError('speech_incomplete', messageOf(error), { charged: 'yes', cause: error });
 }
 
-function interruptedError(signal: AbortSignal): MgwError {
+// The user interrupted the run, or its deadline passed.
+function stoppedError(signal: AbortSignal): MgwError {
+  if (!signal.aborted)
+    return new MgwError('pending', 'The timeout passed before all pieces were spoken.', { retry: 'resume' });
   const exit = signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted';
   return new MgwError('pending', 'Interrupted before all pieces were spoken.', { exit, retry: 'resume' });
 }

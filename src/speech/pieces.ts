@@ -1,6 +1,6 @@
 import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Deadline } from '../clock.ts';
+import { deadlineIn, type Deadline } from '../clock.ts';
 import { MgwError, localError } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -27,7 +27,7 @@ export interface PiecesOrder {
   bodies: readonly JsonObject[];
   /** Whether to pay again for pieces that were cut off. Complete pieces are never paid for again. */
   fresh: boolean;
-  /** The deadline for all pieces. */
+  /** After this deadline, no further piece is started. */
   deadline: Deadline;
   /** Maximum number of concurrent pieces. */
   concurrency: number;
@@ -52,8 +52,8 @@ export interface SpokenPieces {
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
  * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
- * again without `fresh`; the others are still spoken. After any other failure, no further piece is started. Pieces in
- * progress are finished, because they are paid for.
+ * again without `fresh`; the others are still spoken. After any other failure, or after the deadline, no further piece
+ * is started. Pieces in progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */
 export async function speakPieces(
@@ -86,6 +86,8 @@ export async function speakPieces(
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;
 const notStarted = new Error('not started');
+/** How long pieces in progress may take after the deadline, in ms. */
+const maxFinishMs = 300_000;
 
 /** The state of one run over all pieces. */
 class Pieces {
@@ -93,6 +95,7 @@ class Pieces {
   readonly #deps: SpeechDeps;
   readonly #sink: AudioSink;
   readonly #output: OutputLock;
+  readonly #finishBy: Deadline;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
   /** The file of each piece, in order. A piece's worker settles the piece's promise. */
@@ -109,6 +112,7 @@ class Pieces {
     this.#deps = deps;
     this.#sink = sink;
     this.#output = output;
+    this.#finishBy = deadlineIn(order.deadline.remainingMs() + maxFinishMs, deps.clock);
     this.#files = order.bodies.map(
       (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
     );
@@ -186,8 +190,9 @@ class Pieces {
   }
 
   async #runWorker(): Promise<void> {
-    const { bodies, onPiece } = this.#order;
-    while (!this.#isStopped && !this.#deps.signals.soft.aborted && this.#next < bodies.length) {
+    const { bodies, deadline, onPiece } = this.#order;
+    const { soft } = this.#deps.signals;
+    while (!this.#isStopped && !soft.aborted && deadline.remainingMs() > 0 && this.#next < bodies.length) {
       const index = this.#next++;
       let wasInDoubt = false;
       try {
@@ -217,7 +222,7 @@ class Pieces {
     // Replace a file only if it is a broken file from an earlier run.
     const force = earlier.some((job) => job.files.some(({ path }) => isSameOutput(path, target)));
     const sink = new FileSink({ target, force, mime });
-    const order = { ...this.#piece(index), fresh, deadline, output: target };
+    const order = { ...this.#piece(index), fresh, deadline, finishBy: this.#finishBy, output: target };
     const { job, file, delivered } = await speak(order, this.#deps, sink);
     await delivered();
     this.#jobs[index] = job;

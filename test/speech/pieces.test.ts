@@ -300,6 +300,30 @@ test('an interrupted run of long speech finishes its paid pieces, and the next r
   expect(server.requests).toHaveLength(5);
 });
 
+test('long speech finishes its paid pieces after the deadline, and the next run completes the output', async () => {
+  let remaining = 1e9;
+  const server = await speechServer(
+    speaker((text, response) => {
+      if (text !== 'two' || remaining === 0) return false;
+      remaining = 0;
+      response.writeHead(200).write(speechBody([Buffer.from('<tw')]), () =>
+        // The rest of the piece arrives after the reader has received its beginning.
+        setImmediate(() => response.end(speechBody([Buffer.from('o>'), end]))),
+      );
+      return true;
+    }),
+  );
+  const { run, pieces, target } = await bench(server.url);
+  const deadline = { remainingMs: () => remaining };
+  const error = await failure(run({ concurrency: 1, deadline }));
+  expect(error).toMatchObject({ code: 'pending', exitCode: 8, charged: 'yes', retry: 'resume' });
+  expect(error.message).toMatch(/^The timeout passed .* 2 of 5 pieces are complete/);
+  expect(kept(pieces)).toEqual(['0001', '0002']);
+  expect(await run()).toMatchObject({ reused: 2 });
+  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+  expect(server.requests.map(textOf)).toHaveLength(5);
+});
+
 test('a saved piece of long speech is not used if it was changed', async () => {
   const server = await speechServer(speaker((text, response) => text === 'five' && broken(response)));
   const { run, pieces, target } = await bench(server.url);
