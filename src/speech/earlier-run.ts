@@ -7,10 +7,16 @@ import { isRunning } from '../jobs/liveness.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
-import { isSameOutput } from '../jobs/output.ts';
+import { isPiece, isSameOutput, pathExists } from '../jobs/output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
-import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
+import {
+  failedSpeechError,
+  deletedAudioError,
+  incompleteError,
+  joinedPieceError,
+  unknownSpeechError,
+} from './errors.ts';
 import { leftoverAt } from './file-sink.ts';
 import type { AudioSink, SavedAudio } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
@@ -137,7 +143,7 @@ function unpublishedFile(job: Job): SavedAudio[] {
  * Copies the audio of a succeeded job to a new output, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
- * @throws MgwError: exit 9 if no copy exists, 8 if another process still holds the lock of the output at the deadline,
+ * @throws MgwError: exit 9 if no copy exists or it was a piece that was joined, 8 if another process still holds the lock of the output at the deadline,
  * 10 if the audio cannot be saved.
  */
 export async function deliverSaved(
@@ -146,6 +152,9 @@ export async function deliverSaved(
   deadline: Deadline,
   deps: JobDeps,
 ): Promise<JobFile | undefined> {
+  const [piece] = job.files;
+  if (piece !== undefined && job.files.every((file) => isPiece(job, file) && !pathExists(file.path)))
+    throw joinedPieceError(job, piece);
   const lock =
     sink.target && (await lockOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
   if (lock) sink.lock = lock;

@@ -1,3 +1,4 @@
+import { basename, dirname } from 'node:path';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
@@ -68,6 +69,13 @@ export function unwritableError(error: unknown, job: Job, partPath: string | und
 export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
   const text = `Job ${job.id} was delivered to ${places}, but the file is missing or changed, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
+  return new MgwError('result_unavailable', text, chargedDetails(job));
+}
+
+/** Exit 9: the job's file was a piece of a longer text, and mgw removes the pieces after it has joined them. */
+export function joinedPieceError(job: Job, { path }: JobFile): MgwError {
+  const [, output = 'standard output'] = /^(.+)\.pieces$/.exec(dirname(path)) ?? [];
+  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of a longer text. mgw removes the pieces after joining them into ${output}.`;
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
