@@ -8,6 +8,7 @@ import {
   statSync,
   type Stats,
 } from 'node:fs';
+import { rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
@@ -36,6 +37,13 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
   checkOwnFolder(folder, mayBeLink);
+}
+
+/** Removes a folder if it is empty. Does not remove a link to a folder. @throws file system errors. */
+export async function removeIfEmpty(folder: string): Promise<void> {
+  await rmdir(folder).catch((error: unknown) => {
+    if (!['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'].includes(systemCode(error) ?? '')) throw error;
+  });
 }
 
 /** Checks that other users cannot access an existing folder. @throws the errors of {@link makeOwnFolder} */

@@ -195,13 +195,17 @@ async function savedSpeech(
   stdout: Writable | undefined,
 ): Promise<Delivered> {
   const delivery = await deliveredSpeech(job);
-  const [{ withObjects }, { deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
-    import('./speak.ts'),
-    import('../speech/earlier-run.ts'),
-    import('../speech/file-sink.ts'),
-    import('../speech/sink.ts'),
-  ]);
-  const options = { force, mime: job.files[0]?.mime ?? '', mark: mark ? deps.note : undefined };
+  const [{ withObjects }, { checkCopyExtension }, { deliverSaved }, { FileSink }, { StreamSink }] =
+    await Promise.all([
+      import('./speak.ts'),
+      import('../speech/compose.ts'),
+      import('../speech/earlier-run.ts'),
+      import('../speech/file-sink.ts'),
+      import('../speech/sink.ts'),
+    ]);
+  const [saved] = job.files;
+  if (saved !== undefined && target.kind !== 'stdout') checkCopyExtension(target.path, saved);
+  const options = { force, mime: saved?.mime ?? '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
     const file = await objectOfSpeech(job, target.path, { ...options, deadline }, deps);
     return { ...delivery, job: (await deps.ledger.read(job.id)) ?? job, files: file ? [file] : [] };

@@ -1,8 +1,9 @@
-import { existsSync, statSync } from 'node:fs';
-import { dirname, join, parse } from 'node:path';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
+import { dirname, join, parse, resolve } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { type MgwError, systemCode } from '../errors.ts';
+import { isFolder, realPathOf } from '../files/make-folder.ts';
 import { homeFolder } from '../installation.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { fetchCommand } from '../jobs/errors.ts';
@@ -129,13 +130,15 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
     : error.with({ next: withKeptFlags(command, flags) });
 }
 
+// After these errors, a retry in the same folder cannot succeed.
+const unwritableFolderCodes = ['EACCES', 'EPERM', 'EROFS'];
 // After these errors, a retry with the same path cannot succeed.
-const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
+const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', ...unwritableFolderCodes];
 
 /**
  * Returns an output to use instead of one that failed. If the file exists, this is a free path next to it. If no file
- * can be created at `output`, this is a path in the current folder. A `~` at the beginning is expanded. Undefined if a
- * different output would not help.
+ * can be created at `output`, this is a path in the current or home folder. A `~` at the beginning is expanded. Undefined
+ * if a different output would not help, or if {@link chmodCommand} fixes the cause.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
@@ -143,10 +146,44 @@ export function alternativeOutput(error: MgwError, output: string): string | und
   if (error.code === 'usage' && output.startsWith('~/')) return join(homeFolder(), output.slice(2));
   if (error.path === undefined || !unusablePathCodes.includes(systemCode(error.cause) ?? ''))
     return undefined;
+  const folder = otherFolder(error, error.path);
+  if (folder === undefined) return undefined;
   const { dir, name, ext } = parse(output);
-  const pathHere = `${name.slice(0, 100)}${ext}`;
-  if (/[\\/]$/.test(output)) return './';
-  return dir === '' || existsSync(pathHere) ? freePath(pathHere) : pathHere;
+  const path = join(folder, `${name.slice(0, 100)}${ext}`);
+  if (/[\\/]$/.test(output)) return folder === '' ? './' : `${folder}/`;
+  return (folder === '' && dir === '') || existsSync(path) ? freePath(path) : path;
+}
+
+// Returns the folder for an output that cannot be created at `failedPath`; '' is the current folder.
+function otherFolder(error: MgwError, failedPath: string): string | undefined {
+  if (!unwritableFolderCodes.includes(systemCode(error.cause) ?? '')) return '';
+  const failedFolder = realPathOf(existingFolder(failedPath));
+  const isUsable = (folder: string): boolean => realPathOf(folder) !== failedFolder && isWritable(folder);
+  if (isUsable(process.cwd())) return '';
+  return chmodCommand(error) === undefined ? [homeFolder()].find(isUsable) : undefined;
+}
+
+function isWritable(folder: string): boolean {
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function existingFolder(path: string): string {
+  const folder = resolve(path);
+  return isFolder(folder) || folder === dirname(folder) ? folder : existingFolder(dirname(folder));
+}
+
+/** Returns the command that lets the user write to their own folder; undefined if the error has a different cause. */
+export function chmodCommand({ path, cause }: MgwError): string[] | undefined {
+  if (path === undefined || systemCode(cause) !== 'EACCES') return undefined;
+  const folder = existingFolder(path);
+  const { uid, mode } = statSync(folder);
+  const isClosed = uid === process.geteuid?.() && (mode & 0o300) !== 0o300;
+  return isClosed ? ['chmod', 'u+wx', folder] : undefined;
 }
 
 /** Returns the command to run if a paid job could not be saved at the given output; undefined if none is known. */
@@ -155,7 +192,7 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
   if (systemCode(error.cause) === 'ENOENT' && folder !== '' && !existsSync(folder))
     return ['mkdir', '-p', folder];
   const alternative = alternativeOutput(error, output);
-  return alternative === undefined ? undefined : [...fetchCommand(job), '-o', alternative];
+  return alternative === undefined ? chmodCommand(error) : [...fetchCommand(job), '-o', alternative];
 }
 
 /**

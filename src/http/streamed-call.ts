@@ -9,18 +9,19 @@ import { maxRefusalBytes } from './redacting-client.ts';
 export class StreamedCall {
   /** The response as a stream, set once a head with status 2xx has arrived. */
   stream: StreamedReply | undefined;
+  /** The time at which the call is abandoned. */
+  readonly deadline: Deadline;
   readonly #idleMs: number;
-  readonly #deadline: Deadline;
   readonly #maxBuffered: number;
 
   /**
    * @param idleMs the maximum idle time of a refusal's body, in ms
-   * @param deadline the time at which the call is abandoned
+   * @param deadline see {@link StreamedCall.deadline}
    * @param maxBuffered the maximum number of bytes of the stream to buffer
    */
   constructor(idleMs: number, deadline: Deadline, maxBuffered = 4 * 1024 * 1024) {
     this.#idleMs = idleMs;
-    this.#deadline = deadline;
+    this.deadline = deadline;
     this.#maxBuffered = maxBuffered;
   }
 
@@ -35,7 +36,7 @@ export class StreamedCall {
       this.stream = response;
       return { status, headers, text: '', complete: false };
     }
-    const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
+    const limits = { idleMs: this.#idleMs, deadline: this.deadline };
     const { bytes, complete } = await readBounded(withIdleTimeout(response.body, limits), maxRefusalBytes);
     response.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };

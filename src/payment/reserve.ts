@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Budget, BudgetState, Charge, ChargeOutcome, Decision, Limit } from '../budget/budget.ts';
-import { add, excess, formatDecimal, max, parseDecimal, zero, type Decimal } from '../decimal.ts';
+import { add, compare, excess, formatDecimal, max, parseDecimal, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
@@ -93,6 +93,28 @@ export async function reserve(
   return { money: { cost, reservation: id, budgets, limit }, settle };
 }
 
+/**
+ * Checks that every budget allows several payments together. Reserves nothing. If a price is unknown, checks nothing,
+ * because {@link reserve} refuses the payment.
+ * @throws MgwError('budget'), exit 12, with the limit that would allow all payments.
+ */
+export async function checkBudgets(
+  orders: readonly PricedOrder[],
+  allowances: readonly Allowance[],
+): Promise<void> {
+  const costs = orders.flatMap(({ cost }) => (cost === undefined ? [] : [parseDecimal(cost.at_most)]));
+  const [first] = orders;
+  if (first === undefined || costs.length < orders.length) return;
+  const total = costs.reduce(add);
+  for (const allowance of allowances) {
+    await allowance.budget.settle();
+    const state = await fullState(allowance, await allowance.budget.state());
+    const sum = add(add(state.spent, state.reserved), total);
+    if (state.limit === undefined || compare(sum, state.limit.amount) > 0)
+      throw exceededError(allowance, { ...first, cost: { at_most: formatDecimal(total) } }, state);
+  }
+}
+
 async function reserveIn(allowance: Allowance, charge: Charge): Promise<Decision> {
   const { budget, limit, costOutside } = allowance;
   const outside = (await costOutside?.()) ?? zero;
@@ -122,7 +144,7 @@ async function unpricedError(
 
 function exceededError(
   allowance: Allowance,
-  { cost: price, currency = 'credits' }: Purchase,
+  { cost: price, currency = 'credits' }: PricedOrder,
   state: BudgetState,
 ): MgwError {
   const { label, raiseCommand } = allowance;

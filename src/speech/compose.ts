@@ -2,6 +2,7 @@ import { extname } from 'node:path';
 import * as z from 'zod/mini';
 import type { Settings } from '../config/resolve.ts';
 import { usageError } from '../errors.ts';
+import type { JobFile } from '../job.ts';
 import { at, isObject, textAt, type JsonObject } from '../json.ts';
 import {
   adviseOfUnlisted,
@@ -175,4 +176,22 @@ export function formatFor(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
   return speechFormat(byExtension[extension] ?? defaultName);
+}
+
+/**
+ * Checks that the extension of a copy does not belong to a format other than that of the saved speech. A copy is not
+ * converted. Allows extensions that mgw does not know.
+ * @throws MgwError('usage') naming an extension of the speech's format.
+ */
+export function checkCopyExtension(output: string, saved: Pick<JobFile, 'path' | 'mime'>): void {
+  const extension = extname(output).toLowerCase();
+  const format = Object.keys(mimes).find((name) => mimes[name] === saved.mime);
+  const isOther = otherAudio.has(extension) || ![undefined, format].includes(byExtension[extension]);
+  // The user may have chosen this extension for the speech itself, with --format.
+  const isChosen = extension === extname(saved.path).toLowerCase();
+  if (format === undefined || !isOther || isChosen) return;
+  const correct = Object.keys(byExtension).find((each) => byExtension[each] === format) ?? '';
+  throw usageError(
+    `--output: the speech was saved as ${format}, which is not the format of a ${extension} file. Use the extension ${correct}.`,
+  );
 }

@@ -1,13 +1,21 @@
 import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
+import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { chargeUsage } from '../jobs/charge-outcome.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
+import { isPiece, isSameOutput, pathExists } from '../jobs/output.ts';
 import { isRunning, shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
-import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
+import {
+  failedSpeechError,
+  deletedAudioError,
+  incompleteError,
+  joinedPieceError,
+  unknownSpeechError,
+} from './errors.ts';
 import { leftoverAt } from './file-sink.ts';
 import type { AudioSink, SavedAudio } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
@@ -104,6 +112,18 @@ function earlierRunError(job: Job, part: string | undefined = partOf(job)): MgwE
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 
+/** Finds the intact file that one of the jobs saved at an output. */
+export async function intactFileAt(
+  output: string,
+  jobs: readonly Job[],
+): Promise<{ job: Job; file: JobFile } | undefined> {
+  for (const job of jobs) {
+    const file = job.files.find(({ path }) => isSameOutput(path, output));
+    if (file !== undefined && (await isIntact(file))) return { job, file };
+  }
+  return undefined;
+}
+
 /** Returns the files that may contain the audio of a succeeded job. */
 export function savedSpeech(job: Job): SavedAudio[] {
   return [...job.files, ...unpublishedFile(job)];
@@ -122,7 +142,7 @@ function unpublishedFile(job: Job): SavedAudio[] {
  * Copies the audio of a succeeded job to a new output, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
- * @throws MgwError: exit 9 if no copy exists, 8 if another process still holds the lock of the output at the deadline,
+ * @throws MgwError: exit 9 if no copy exists or it was a piece that was joined, 8 if another process still holds the lock of the output at the deadline,
  * 10 if the audio cannot be saved.
  */
 export async function deliverSaved(
@@ -131,6 +151,9 @@ export async function deliverSaved(
   deadline: Deadline,
   deps: JobDeps,
 ): Promise<JobFile | undefined> {
+  const [piece] = job.files;
+  if (piece !== undefined && job.files.every((file) => isPiece(job, file) && !pathExists(file.path)))
+    throw joinedPieceError(job, piece);
   const lock =
     sink.target && (await lockOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
   if (lock) sink.lock = lock;

@@ -1,14 +1,12 @@
-import { add, formatDecimal, parseDecimal, subtract, type Decimal, zero } from '../decimal.ts';
+import { basename, dirname } from 'node:path';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
-import type { JobDeps } from '../jobs/order.ts';
-import type { JsonObject } from '../json.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { newTakeFlag, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { ClosedPipe } from './sink.ts';
-import { isOwnCallId, speechModel } from './wire.ts';
+import { isOwnCallId } from './wire.ts';
 
 /**
  * Exit 9: the stream is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted the stream.
@@ -74,6 +72,13 @@ export function deletedAudioError(job: Job): MgwError {
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
+/** Exit 9: the job's file was a piece of a longer text, and mgw removes the pieces after it has joined them. */
+export function joinedPieceError(job: Job, { path }: JobFile): MgwError {
+  const [, output = 'standard output'] = /^(.+)\.pieces$/.exec(dirname(path)) ?? [];
+  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of a longer text. mgw removes the pieces after joining them into ${output}.`;
+  return new MgwError('result_unavailable', text, chargedDetails(job));
+}
+
 /** Exit 10: the speech was paid for, but the ledger has no record of it. */
 export function unrecordedError(error: unknown, file: JobFile | undefined, audioText: string): MgwError {
   const savedText =
@@ -100,7 +105,7 @@ function keptAudioText(partPath: string | undefined): string {
   return partPath === undefined ? 'No audio was saved.' : `The received audio was saved in ${partPath}.`;
 }
 
-/** A piece that failed, or the joined output if `index` is undefined. */
+/** A piece that failed. `index` is undefined if the joined output failed, or a budget for all missing pieces. */
 export interface PieceFailure {
   index: number | undefined;
   error: unknown;
@@ -113,8 +118,6 @@ interface PiecesState {
   completeCount: number;
   count: number;
   folder: string;
-  /** The maximum cost of the missing pieces, excluding pieces whose price is unknown. */
-  missingCost: Decimal;
   /** Whether this run paid for any complete piece. */
   isPaid: boolean;
   jobs: Job[];
@@ -154,8 +157,7 @@ export function piecesError(state: PiecesState): unknown {
   const [worst] = [...failures].sort(
     (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
   );
-  const error =
-    worst === undefined ? interruptedError(signal) : withWholeCost(asMgwError(worst.error), state);
+  const error = worst === undefined ? stoppedError(signal) : asMgwError(worst.error);
   const moreText = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
   const pieceText = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${moreText}: `;
   const retryText = exitsInDoubt.has(exitNameOf(error)) ? '; --new pays only for the others' : '';
@@ -166,31 +168,6 @@ export function piecesError(state: PiecesState): unknown {
   return new PiecesError(error, `${pieceText}${asSentence(error.message)}${keptText}`, state);
 }
 
-/** Returns the maximum cost of several pieces. A piece without a known price is treated as free. */
-export async function costOfAll(
-  bodies: readonly JsonObject[],
-  priceOf: JobDeps['priceOf'],
-): Promise<Decimal> {
-  const prices = bodies.map((body) => priceOf({ protocol: 'tts', model: speechModel, body }));
-  const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
-  return costs.reduce((sum, cost) => add(sum, cost), zero);
-}
-
-// Suggests a limit that covers all missing pieces. With a limit that allows only the next piece, every rerun would stop
-// at the piece after it.
-function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError {
-  const { limit, exceeded_by: excess, cost_at_most: cost } = error.budget ?? {};
-  if (error.budget === undefined || limit === undefined || excess === undefined || cost === undefined)
-    return error;
-  const wholeExcess = add(parseDecimal(excess), subtract(missingCost, parseDecimal(cost)));
-  const [one, all] = [parseDecimal(excess), wholeExcess].map((each) =>
-    formatDecimal(add(parseDecimal(limit), each)),
-  );
-  const next = error.next?.map((word) => (word === one ? (all ?? word) : word));
-  const budget = { ...error.budget, exceeded_by: formatDecimal(wholeExcess) };
-  return error.with({ budget, next }, `${error.message} A limit of ${all} would cover all missing pieces.`);
-}
-
 // The exits of pieces that may have been charged. These pieces are sent again only with --new.
 const exitsInDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
 
@@ -199,7 +176,10 @@ function asMgwError(error: unknown): MgwError {
   return new MgwError('speech_incomplete', messageOf(error), { charged: 'yes', cause: error });
 }
 
-function interruptedError(signal: AbortSignal): MgwError {
+// The user interrupted the run, or its deadline passed.
+function stoppedError(signal: AbortSignal): MgwError {
+  if (!signal.aborted)
+    return new MgwError('pending', 'The timeout passed before all pieces were spoken.', { retry: 'resume' });
   const exit = signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted';
   return new MgwError('pending', 'Interrupted before all pieces were spoken.', { exit, retry: 'resume' });
 }

@@ -1,7 +1,7 @@
-import { readFile, rm, rmdir } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Deadline } from '../clock.ts';
-import { MgwError, localError, systemCode } from '../errors.ts';
+import { deadlineIn, type Deadline } from '../clock.ts';
+import { MgwError, localError } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -10,13 +10,16 @@ import { claimantOf, lockOutput, bestEffort, speechIdentity } from '../jobs/lock
 import { fingerprintOf } from '../jobs/order.ts';
 import { isSameOutput, pieceName } from '../jobs/output.ts';
 import type { JsonObject } from '../json.ts';
-import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
+import { checkBudgets, type PricedOrder } from '../payment/reserve.ts';
+import { makeFolder, makeOwnFolder, removeIfEmpty } from '../files/make-folder.ts';
+import { intactFileAt } from './earlier-run.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
-import { costOfAll, piecesError, type PieceFailure } from './errors.ts';
+import { piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
+import { speechModel } from './wire.ts';
 
 /** Long text to speak in pieces that make up one output. */
 export interface PiecesOrder {
@@ -24,7 +27,7 @@ export interface PiecesOrder {
   bodies: readonly JsonObject[];
   /** Whether to pay again for pieces that were cut off. Complete pieces are never paid for again. */
   fresh: boolean;
-  /** The deadline for all pieces. */
+  /** After this deadline, no further piece is started. */
   deadline: Deadline;
   /** Maximum number of concurrent pieces. */
   concurrency: number;
@@ -49,8 +52,8 @@ export interface SpokenPieces {
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
  * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
- * again without `fresh`; the others are still spoken. After any other failure, no further piece is started. Pieces in
- * progress are finished, because they are paid for.
+ * again without `fresh`; the others are still spoken. After any other failure, or after the deadline, no further piece
+ * is started. Pieces in progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */
 export async function speakPieces(
@@ -68,19 +71,23 @@ export async function speakPieces(
   const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
   sink.lock = output;
   const release = (): Promise<void> => bestEffort(deps, () => output.release());
-  try {
-    const spoken = await new Pieces(order, withoutRepeats(deps), sink, output).speak();
-    return { ...spoken, delivered: release };
-  } catch (error) {
-    await release();
-    throw error;
-  } finally {
-    await sink.discard();
-  }
+  const spoken = await new Pieces(order, withoutRepeats(deps), sink, output)
+    .speak()
+    .finally(async () => {
+      await sink.discard();
+      await bestEffort(deps, () => removeIfEmpty(folder));
+    })
+    .catch(async (error: unknown) => {
+      await release();
+      throw error;
+    });
+  return { ...spoken, delivered: release };
 }
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;
 const notStarted = new Error('not started');
+/** How long pieces in progress may take after the deadline, in ms. */
+const maxFinishMs = 300_000;
 
 /** The state of one run over all pieces. */
 class Pieces {
@@ -88,6 +95,7 @@ class Pieces {
   readonly #deps: SpeechDeps;
   readonly #sink: AudioSink;
   readonly #output: OutputLock;
+  readonly #finishBy: Deadline;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
   /** The file of each piece, in order. A piece's worker settles the piece's promise. */
@@ -104,6 +112,7 @@ class Pieces {
     this.#deps = deps;
     this.#sink = sink;
     this.#output = output;
+    this.#finishBy = deadlineIn(order.deadline.remainingMs() + maxFinishMs, deps.clock);
     this.#files = order.bodies.map(
       (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
     );
@@ -112,10 +121,15 @@ class Pieces {
   }
 
   async speak(): Promise<UnreportedPieces> {
+    const { folder } = this.#order;
     const published = await this.#findPublished();
     if (published !== undefined) return published;
+    await this.#checkBudgets();
     await this.#sink.open(this.#output.metadata.sealed !== undefined);
-    await openFolder(this.#order.folder);
+    // Creates the folder durably, because it will contain paid audio.
+    await makeOwnFolder(folder).catch((error: unknown) => {
+      throw localError(error, folder, 'no');
+    });
     const writing = this.#write().catch((error: unknown) => {
       this.#isStopped = true;
       return { error };
@@ -125,11 +139,23 @@ class Pieces {
     const writeResult = await writing;
     if (this.#failures.length === 0 && writeResult !== undefined && writeResult.error !== notStarted)
       this.#failures.push({ index: undefined, error: writeResult.error });
-    if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
-      await bestEffort(this.#deps, () => removeIfEmpty(this.#order.folder));
+    if (this.#failures.length > 0 || this.#complete.size < this.#files.length)
       throw await this.#createError();
-    }
     return { jobs: this.#startedJobs(), file: await this.#publish(), reused: this.#reused };
+  }
+
+  // Checks the total cost of the missing pieces: a budget that cannot pay for all of them pays for none.
+  async #checkBudgets(): Promise<void> {
+    const { allowances, priceOf } = this.#deps;
+    const budgets = await allowances();
+    if (budgets.length === 0) return;
+    const orders: PricedOrder[] = [];
+    for (const [index, body] of this.#order.bodies.entries()) {
+      const complete = await intactFileAt(this.#target(index), await this.#findEarlierJobs(index));
+      if (complete !== undefined || (await this.#isInDoubt(index))) continue;
+      orders.push(await priceOf({ protocol: 'tts', model: speechModel, body }));
+    }
+    await checkBudgets(orders, budgets);
   }
 
   // Finds the output of an earlier run that was killed between publishing and reporting it.
@@ -160,15 +186,13 @@ class Pieces {
     const { folder, bodies } = this.#order;
     // Publishing a labelled output leaves its unlabelled part behind.
     const targets = [...bodies.map((_, index) => this.#target(index)), joinedPart(folder, bodies)];
-    await bestEffort(this.#deps, async () => {
-      await removePieces(targets, await claimantOf(this.#deps));
-      await removeIfEmpty(folder);
-    });
+    await bestEffort(this.#deps, async () => removePieces(targets, await claimantOf(this.#deps)));
   }
 
   async #runWorker(): Promise<void> {
-    const { bodies, onPiece } = this.#order;
-    while (!this.#isStopped && !this.#deps.signals.soft.aborted && this.#next < bodies.length) {
+    const { bodies, deadline, onPiece } = this.#order;
+    const { soft } = this.#deps.signals;
+    while (!this.#isStopped && !soft.aborted && deadline.remainingMs() > 0 && this.#next < bodies.length) {
       const index = this.#next++;
       let wasInDoubt = false;
       try {
@@ -189,17 +213,16 @@ class Pieces {
     const { mime, fresh, deadline } = this.#order;
     const target = this.#target(index);
     const earlier = await this.#findEarlierJobs(index);
-    for (const job of earlier) {
-      const file = job.files.find(({ path }) => isSameOutput(path, target));
-      if (file === undefined || !(await isIntact(file))) continue;
-      this.#jobs[index] = job;
+    const complete = await intactFileAt(target, earlier);
+    if (complete !== undefined) {
+      this.#jobs[index] = complete.job;
       this.#reused += 1;
-      return file;
+      return complete.file;
     }
     // Replace a file only if it is a broken file from an earlier run.
     const force = earlier.some((job) => job.files.some(({ path }) => isSameOutput(path, target)));
     const sink = new FileSink({ target, force, mime });
-    const order = { ...this.#piece(index), fresh, deadline, output: target };
+    const order = { ...this.#piece(index), fresh, deadline, finishBy: this.#finishBy, output: target };
     const { job, file, delivered } = await speak(order, this.#deps, sink);
     await delivered();
     this.#jobs[index] = job;
@@ -247,23 +270,20 @@ class Pieces {
   async #createError(): Promise<unknown> {
     const { folder, bodies } = this.#order;
     const isPaid = this.#complete.size > this.#reused;
-    const missing = bodies.filter((_, index) => !this.#complete.has(index));
     const counts = { completeCount: this.#complete.size, count: bodies.length };
-    const state = { failures: this.#failures, jobs: this.#startedJobs(), folder, isPaid };
-    const missingCost = await costOfAll(missing, this.#deps.priceOf);
-    return piecesError({ ...state, ...counts, missingCost, signal: this.#deps.signals.soft });
+    const failures = await Promise.all(this.#failures.map((failure) => this.#withWholeCost(failure)));
+    const state = { failures, jobs: this.#startedJobs(), folder, isPaid };
+    return piecesError({ ...state, ...counts, signal: this.#deps.signals.soft });
   }
-}
 
-/**
- * Creates the folder that stores the pieces until all of them are complete. Creates it durably, because it will contain
- * paid audio.
- * @throws MgwError('local_io'), charged 'no'.
- */
-async function openFolder(folder: string): Promise<void> {
-  await makeOwnFolder(folder).catch((error: unknown) => {
-    throw localError(error, folder, 'no');
-  });
+  // If a budget refused one piece, reports the cost of all missing pieces instead.
+  async #withWholeCost(failure: PieceFailure): Promise<PieceFailure> {
+    if (!(failure.error instanceof MgwError) || failure.error.budget?.limit === undefined) return failure;
+    return this.#checkBudgets().then(
+      () => failure,
+      (error: unknown) => ({ index: undefined, error }),
+    );
+  }
 }
 
 /**
@@ -277,12 +297,3 @@ async function removePieces(targets: readonly string[], claimant: Claimant): Pro
     await removeLeftovers(target, speechIdentity, claimant);
   }
 }
-
-/** Removes a folder if it is empty. @throws file system errors. */
-async function removeIfEmpty(folder: string): Promise<void> {
-  await rmdir(folder).catch((error: unknown) => {
-    if (!notEmpty.has(systemCode(error) ?? '')) throw error;
-  });
-}
-
-const notEmpty = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT']);

@@ -36,6 +36,8 @@ export interface SpeechOrder {
   output: string;
   /** The deadline for the whole call. */
   deadline: Deadline;
+  /** The deadline for a call that was sent, because it is paid for. Default: `deadline`. */
+  finishBy?: Deadline;
 }
 
 /** Delivered speech. */
@@ -79,8 +81,8 @@ async function speakLocked(
   sink: AudioSink,
   lockSink: () => Promise<void>,
 ): Promise<SpeechResult> {
-  const { deadline } = order;
-  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, deadline);
+  const { deadline, finishBy = deadline } = order;
+  const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, finishBy);
   const open = async (): Promise<void> => {
     await lockSink();
     await sink.open();
@@ -100,7 +102,8 @@ async function speakLocked(
       async (prepared, runDeps, run) => {
         accepted = await accept(prepared, submission, call, runDeps, sink);
         const { stream } = call;
-        if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, runDeps);
+        if (stream !== undefined)
+          return finishStream({ reply: stream, sink, deadline: finishBy }, accepted, runDeps);
         await sink.abandon();
         return deliverEarlier(accepted, { run, deadline, lockSink }, runDeps, sink);
       },
@@ -124,7 +127,7 @@ async function accept(
   } catch (error) {
     if (call.stream !== undefined)
       throw await saveUnrecorded(
-        { reply: call.stream, sink, deadline: submission.deadline },
+        { reply: call.stream, sink, deadline: call.deadline },
         error,
         prepared,
         deps,
@@ -150,7 +153,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     send: async (client, request, options) => {
       // If this run joined a run that died before it sent anything, the output is not open yet.
       await open();
-      return call.send(client, request, options);
+      return call.send(client, request, { ...options, deadline: call.deadline });
     },
     key: order.key,
     tags: order.tags,

@@ -123,3 +123,15 @@ it('jobs fetch copies speech from a complete local file, and reports an error if
   expect(await speaker.run(['jobs', 'fetch', '@hello', '-o', 'out/'])).toMatchObject({ code: 9 });
   expect(existsSync(join(speaker.cwd, 'out/hello.mp3'))).toBe(false);
 });
+
+it('jobs fetch names the joined file of a piece of long speech, and does not suggest paying again', async () => {
+  const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
+  const split = ['tts', 'One sentence. Another one.', '--split', '--piece-length', '15', '-o', 's.mp3'];
+  expect((await speaker.run(split)).code).toBe(0);
+  for (const more of [[], ['-o', 'p.mp3'], ['-o', '-']]) {
+    const { code, stderr } = await speaker.run(['jobs', 'fetch', '@last', ...more]);
+    expect(code).toBe(9);
+    expect(stderr).toMatch(/is piece \d of a longer text.*after joining them into \S+\/s\.mp3\./);
+    expect(stderr).not.toMatch(/--new|another take/);
+  }
+});

@@ -141,6 +141,23 @@ describe('an unusual response', () => {
     });
   });
 
+  it('is in the JSON document as far as it arrived if the command is interrupted', async () => {
+    const server = await speechServer((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: {"type":"response.output_text.delta","delta":"Hello you"}\n\n');
+    });
+    const { child, result } = userHere(server.url).start([...ask, '--stream', '--json', '-v']);
+    // The head arrives in one packet with the text.
+    child.stderr.on('data', (chunk: Buffer) => {
+      if (String(chunk).includes('200')) child.kill('SIGINT');
+    });
+    expect((await result).json).toMatchObject({
+      exit_code: 130,
+      text: 'Hello you',
+      error: { charged: 'yes', retry: 'never' },
+    });
+  });
+
   it.each([
     ['responses', 'Hi [response-fails]', { exit_code: 5, error: { code: 'server_error' } }],
     ['responses', 'Hi [response-refuses]', { exit_code: 5, error: { code: 'content_policy' } }],

@@ -310,6 +310,10 @@ describe('mgw tts with invalid input', () => {
     [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /requires --split/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split', '--dry-run'], /cannot join aac/],
+    [
+      ['tts', 'Hi', '-o', 'a.mp3', '--split', '--set', 'req_params.ssml=<speak>Hi</speak>'],
+      /cannot split req_params\.ssml/,
+    ],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
   ])('refuses %j, and sends nothing', async (args, message) => {
     const { here, charges, folder } = await bench();
@@ -325,7 +329,7 @@ describe('mgw tts with invalid input', () => {
     writeFileSync(join(user.cwd, 'bad.txt'), Buffer.from([0x48, 0xff, 0x69]));
     const run = await user.run(['tts', '--file', 'bad.txt', '-o', 'a.mp3']);
     expect([run.code, charges()]).toEqual([2, 0]);
-    expect(run.stderr).toContain('UTF-8');
+    expect(run.stderr).toMatch(/--file [^@]\S*bad\.txt is not valid UTF-8/);
   });
 
   it('refuses an existing output file unless --force is set', async () => {

@@ -335,6 +335,21 @@ describe('saved speech', () => {
     expect(done.files).toMatchObject([{ path: join(folder, 'copy1.mp3') }]);
   });
 
+  it.each(['copy.wav', 'copy.flac', 's3://media/copy.ogg'])(
+    'is not copied to %s, whose extension belongs to a different format',
+    async (name) => {
+      const folder = freshFolder();
+      const { deps, job } = await spoken(folder);
+      const path = name.includes(':') ? name : join(folder, name);
+      await expect(
+        fetch(await planned(job, { kind: 'file', path }, deps), wishes, deps),
+      ).rejects.toMatchObject({ exitCode: 2, message: expect.stringContaining('extension .mp3') as string });
+      expect(readdirSync(folder)).toEqual(['speech.mp3', 'state']);
+      const other = { kind: 'file', path: join(folder, 'copy.bin') } as const;
+      expect((await fetch(await planned(job, other, deps), wishes, deps)).files).toHaveLength(1);
+    },
+  );
+
   it('is marked in the copy if a mark is requested', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);

@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { MgwError } from '../../src/errors.ts';
 import {
@@ -299,9 +299,32 @@ it('the next command after a failure to save a paid job creates the missing fold
   const fetchTo = (output: string): string[] => ['mgw', 'video', 'c', 'fetch', 'job_1', '-o', output];
   expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual(fetchTo(name));
   expect(nextFor('ENOTDIR', join(file, 'gone/'))).toEqual(fetchTo('./'));
-  expect(nextFor('EACCES', name)).toEqual(fetchTo(name.replace('.mp4', '-2.mp4')));
   // The current folder contains a package.json.
   expect(nextFor('ENOTDIR', join(file, 'package.json'))).toEqual(fetchTo('package-2.json'));
   const cause = Object.assign(new Error(), { code: 'ENOENT' });
   expect(nextForOutput(new MgwError('local_io', 'x', { cause }), job, name)).toBeUndefined();
+});
+
+it('the next command after a failure to write to a folder never uses that folder again, unless it makes the folder writable', () => {
+  const [closed, folder] = [freshFolder(), freshFolder()];
+  chmodSync(closed, 0o555);
+  const job = { id: 'job_1', protocol: 'c' } as Job;
+  const fetchTo = (output: string): string[] => ['mgw', 'video', 'c', 'fetch', 'job_1', '-o', output];
+  const nextIn = (cwd: string, home: string, code: string, output: string): string[] | undefined => {
+    vi.spyOn(process, 'cwd').mockReturnValue(cwd);
+    vi.stubEnv('HOME', home);
+    const cause = Object.assign(new Error(), { code });
+    return nextForOutput(new MgwError('local_io', 'x', { path: resolve(cwd, output), cause }), job, output);
+  };
+  onTestFinished(() => void vi.restoreAllMocks());
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(nextIn(folder, folder, 'EACCES', join(closed, 'no-such.mp4'))).toEqual(fetchTo('no-such.mp4'));
+  expect(nextIn(folder, folder, 'EROFS', `${closed}/`)).toEqual(fetchTo('./'));
+  expect(nextIn(closed, folder, 'EACCES', 'boat.mp4')).toEqual(['chmod', 'u+wx', closed]);
+  expect(nextIn(closed, folder, 'EACCES', './')).toEqual(['chmod', 'u+wx', closed]);
+  expect(nextIn(closed, folder, 'EACCES', 'a/b/boat.mp4')).toEqual(['chmod', 'u+wx', closed]);
+  const home = freshFolder();
+  expect(nextIn(folder, home, 'EROFS', 'boat.mp4')).toEqual(fetchTo(join(home, 'boat.mp4')));
+  expect(nextIn(folder, home, 'EACCES', './')).toEqual(fetchTo(`${home}/`));
+  expect(nextIn(folder, folder, 'EROFS', 'boat.mp4')).toBeUndefined();
 });

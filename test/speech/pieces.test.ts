@@ -201,8 +201,11 @@ describe('a failed piece of long speech', () => {
       const [one, two] = [open.get('one'), open.get('two')];
       if (one && two) two.writeHead(401).end('{}', () => void refuse(one));
     });
-    const { run, pieces } = await bench(server.url);
-    const { message } = await failure(run());
+    const { run, pieces, target } = await bench(server.url);
+    const part = joinedPart(pieces, bodies);
+    const { message } = await failure(
+      run({}, new FileSink({ target, force: false, mime: 'audio/L16', part })),
+    );
     expect(message).toMatch(/^Piece 1 of 5 \(and 1 more\): /);
     expect(existsSync(pieces)).toBe(false);
   });
@@ -232,21 +235,57 @@ describe('a failed piece of long speech', () => {
   });
 });
 
-test('the error for a budget that long speech exceeds contains the limit that would cover all missing pieces', async () => {
-  const server = await speechServer(speaker());
-  const { run, deps, target } = await bench(server.url);
-  const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-  const budget = await openBudget(`${target}.budget`, { now: () => 0, outcomeOf });
-  onEnd(() => budget.close());
-  const limit = { amount: parseDecimal('1.5') };
-  deps.allowances = () => Promise.resolve([{ name: '--budget', label: 'the budget', budget, limit }]);
-  deps.priceOf = () => Promise.resolve({ subject: 'speech', cost: { at_most: '1' } });
-  const error = await failure(run({ concurrency: 1 }));
-  expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
-  expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
-  expect(error.message).toContain('A limit of 5 would cover all missing pieces. 1 of 5 pieces are complete');
-  limit.amount = parseDecimal('5');
-  expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
+describe('a budget that long speech exceeds', () => {
+  const budgeted = async (amount: string) => {
+    const server = await speechServer(speaker());
+    const { run, deps, target } = await bench(server.url);
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = await openBudget(`${target}.budget`, { now: () => 0, outcomeOf });
+    onEnd(() => budget.close());
+    const limit = { amount: parseDecimal(amount) };
+    deps.allowances = () => Promise.resolve([{ name: '--budget', label: 'the budget', budget, limit }]);
+    deps.priceOf = () => Promise.resolve({ subject: 'speech', cost: { at_most: '1' } });
+    return { server, run, limit };
+  };
+
+  test('pays for no piece, and the error contains the limit that covers all missing pieces', async () => {
+    const { server, run, limit } = await budgeted('1.5');
+    const error: unknown = await run().catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      exitCode: 12,
+      charged: 'no',
+      budget: { limit: '1.5', exceeded_by: '3.5' },
+    });
+    expect(String(error)).toContain(
+      'may cost up to 5 credits. The request was not sent. --budget 5 would allow',
+    );
+    expect(server.requests).toHaveLength(0);
+    limit.amount = parseDecimal('5');
+    await run();
+    expect(server.requests).toHaveLength(5);
+  });
+
+  test('does not count pieces that an earlier run paid for, or that are in doubt', async () => {
+    const { server, run } = await budgeted('5');
+    server.answers = [speaker((text, response) => text === 'two' && broken(response))];
+    await failure(run({ concurrency: 1 }));
+    server.answers = [speaker()];
+    expect(await failure(run({ concurrency: 1 }))).toMatchObject({ exitCode: 9 });
+    expect(server.requests.map(textOf)).toEqual(texts);
+  });
+
+  test('stops the run with the limit for all missing pieces if the budget shrinks in the meantime', async () => {
+    const { run, limit } = await budgeted('5');
+    const onPiece = (): void => void (limit.amount = parseDecimal('1.5'));
+    const error = await failure(run({ concurrency: 1, onPiece }));
+    expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
+    expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
+    expect(error.message).toMatch(
+      /^--budget 1\.5 is too low.* --budget 5 would allow it\. 1 of 5 pieces are complete/,
+    );
+    limit.amount = parseDecimal('5');
+    expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
+  });
 });
 
 test('an interrupted run of long speech finishes its paid pieces, and the next run completes the output', async () => {
@@ -259,6 +298,30 @@ test('an interrupted run of long speech finishes its paid pieces, and the next r
   expect(kept(pieces)).toEqual(['0001']);
   expect(await (await bench(server.url, folder)).run()).toMatchObject({ reused: 1 });
   expect(server.requests).toHaveLength(5);
+});
+
+test('long speech finishes its paid pieces after the deadline, and the next run completes the output', async () => {
+  let remaining = 1e9;
+  const server = await speechServer(
+    speaker((text, response) => {
+      if (text !== 'two' || remaining === 0) return false;
+      remaining = 0;
+      response.writeHead(200).write(speechBody([Buffer.from('<tw')]), () =>
+        // The rest of the piece arrives after the reader has received its beginning.
+        setImmediate(() => response.end(speechBody([Buffer.from('o>'), end]))),
+      );
+      return true;
+    }),
+  );
+  const { run, pieces, target } = await bench(server.url);
+  const deadline = { remainingMs: () => remaining };
+  const error = await failure(run({ concurrency: 1, deadline }));
+  expect(error).toMatchObject({ code: 'pending', exitCode: 8, charged: 'yes', retry: 'resume' });
+  expect(error.message).toMatch(/^The timeout passed .* 2 of 5 pieces are complete/);
+  expect(kept(pieces)).toEqual(['0001', '0002']);
+  expect(await run()).toMatchObject({ reused: 2 });
+  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+  expect(server.requests.map(textOf)).toHaveLength(5);
 });
 
 test('a saved piece of long speech is not used if it was changed', async () => {
@@ -297,10 +360,11 @@ describe('a file that mgw did not create for long speech', () => {
 
   test('is not changed through a link in place of the pieces folder: the command exits with 10 before anything is paid for', async () => {
     const server = await speechServer(speaker());
-    const { run, pieces } = await bench(server.url);
+    const { run, pieces, deps } = await bench(server.url);
     const elsewhere = freshFolder();
     symlinkSync(elsewhere, pieces);
     await expect(run()).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'no' });
+    expect(deps.notes).toEqual([]);
     expect(names(elsewhere)).toEqual([]);
     expect(server.requests).toHaveLength(0);
   });

@@ -1,7 +1,7 @@
 import { recordedBudget } from '../../budget/budget.ts';
 import { add, formatDecimal, parseDecimal } from '../../decimal.ts';
 import type { ErrorCode, MgwError } from '../../errors.ts';
-import { alternativeOutput } from '../../flows/next.ts';
+import { alternativeOutput, chmodCommand } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 import { shellWord } from './human.ts';
@@ -40,7 +40,7 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
   const unpaidNext: Partial<Record<ErrorCode, string[]>> = {
     usage: help,
     output_exists: help,
-    local_io: ['mgw', 'doctor'],
+    local_io: chmodCommand(error) ?? ['mgw', 'doctor'],
   };
   const correction = error.charged === 'no' ? unpaidNext[error.code] : undefined;
   const showJob = job && ['mgw', 'jobs', 'show', job.id];

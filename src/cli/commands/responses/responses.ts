@@ -71,6 +71,10 @@ async function responses(
     if (end.kind === 'completed' && printer.isEmpty && context.globals.json !== true)
       progress.note(`The response has no text: ${printable(JSON.stringify(end.response ?? {}), 10_000)}`);
     return outcomeOf(end, context.globals.json ? printer.pendingText : '');
+  } catch (error) {
+    // Text that arrived before an interruption was paid for. Without --json, it is printed as usual.
+    if (!context.globals.json || printer.isEmpty || !(error instanceof MgwError)) throw error;
+    return { json: { text: printer.pendingText }, error, paid: error.charged };
   } finally {
     await printer.finish();
   }

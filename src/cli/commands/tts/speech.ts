@@ -1,5 +1,5 @@
 import type { Context } from '../../context.ts';
-import { readInputText, readStdin, typedText } from '../../input.ts';
+import { decodeUtf8, readInputFile, readStdin, typedText } from '../../input.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
@@ -71,6 +71,8 @@ export async function prepareSpeech(
   );
   for (const note of advice) context.progress.note(note);
   if (!options.split) return { bodies: [body], ...composed, target };
+  if (at(body, 'req_params.ssml') !== undefined)
+    throw usageError('--split cannot split req_params.ssml: every piece would speak all of it.');
   const { format } = composed;
   const joiner = joinerFor(format.wire);
   if (joiner === undefined)
@@ -117,7 +119,7 @@ async function textOf(
   const text =
     textArgument === '-' || file === '-'
       ? await readStdin(context.io)
-      : await readInputText(file ?? '', '--file');
+      : decodeUtf8(await readInputFile(file ?? '', '--file'), `--file ${file}`);
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
