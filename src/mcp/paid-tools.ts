@@ -108,7 +108,7 @@ export const paidTools = [
         args: { ...given },
         absoluteArgs: { ...given, output: path },
         order: { protocol: 'tts', model: speechModel, body: speech.body },
-        flow: (deps) => speak(speech, wanted, deps),
+        flow: (deps) => speak(speech, wanted, { ...deps, onFailedRun: (record) => call.onAnswered(record) }),
         next: () => null,
       };
       return pay(request, call, tools);
