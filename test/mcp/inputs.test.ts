@@ -6,7 +6,9 @@ import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { paidTools } from '../../src/mcp/paid-tools.ts';
+import type { Job } from '../../src/job.ts';
 import { agentText } from '../../src/mcp/result.ts';
+import { unknownSpeechError } from '../../src/speech/errors.ts';
 import { Root } from '../../src/mcp/tool.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
@@ -193,6 +195,15 @@ test.each([
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is returned to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
+});
+
+test('the error for speech in doubt does not suggest another key to an agent, because every key is refused', () => {
+  const job = { id: 'job_1', key: 'one' } as Job;
+  const { message } = unknownSpeechError(job, 'The response was lost');
+  expect(message).toContain(' another --key pays for another take.');
+  expect(agentText(message)).toBe(
+    'The response was lost. The gateway may have accepted and charged job job_1; it is not sent again. If the bill shows no charge, resolve the job as not created. The same command then sends it again.',
+  );
 });
 
 test('the argument descriptions of MCP tools do not mention @FILE, which the tools refuse', () => {
