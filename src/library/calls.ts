@@ -234,23 +234,19 @@ function durationMs(duration: Duration, name: string): number {
 
 /**
  * Returns the target that an `output` option specifies.
- * @param isNew whether the job does not exist yet. If true, an object's name may contain no placeholders other than
- * `{id}` and `{n}`.
  * @throws MgwError('usage') if the output is neither a file path nor an object's URL.
  */
-export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
+export function targetOf(output: string | undefined): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
     throw usageError('output must be a file path.');
-  if (isObjectUrl(output)) checkObject(output, isNew);
+  if (isObjectUrl(output)) checkObject(output);
   return { kind: 'file', path: output };
 }
 
-function checkObject(url: string, isNew: boolean): void {
-  const [name] = (isNew && /\{(?!n\}|id\})\w+\}/.exec(url)) || [];
-  if (name !== undefined) throw usageError(`output: ${name} is not known before the job exists.`);
+function checkObject(url: string): void {
   try {
-    parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));
+    parseObjectUrl(url.replace(/\/$/, '/{id}'));
   } catch (error) {
     throw usageError(`output must be ${messageOf(error)}.`);
   }

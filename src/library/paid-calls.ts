@@ -1,6 +1,6 @@
 import { usageError, MgwError, systemCode } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
-import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
+import { inFolder, submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../jobs/ref.ts';
 import {
   depsOf,
@@ -26,7 +26,7 @@ import type { Delivered } from '../flows/deliver.ts';
 import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
-import { absoluteOutput } from '../store-url.ts';
+import { absoluteOutput, checkNoTemplate } from '../store-url.ts';
 import { adviseOnSpeech, composeSpeech } from '../speech/compose.ts';
 
 const orderNames: Record<keyof UncheckedVideo, true> = {
@@ -55,7 +55,8 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
     const { key, newTake: fresh = false, force = false, sidecar = false } = order;
     const { strict, mark, check, endpoint } = order;
     checkKeyName(key, fresh);
-    const target = targetOf(order.output, true);
+    const target = targetOf(order.output);
+    checkNoTemplate('output', order.output, true);
     for (const [name, isOn] of Object.entries({ sidecar, strict, mark }))
       if (isOn && target === undefined) throw usageError(`${name} requires output.`);
     const { session, deadline } = call;
@@ -64,7 +65,18 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
     for (const note of [...video.advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
     const ask = target === undefined ? (order.wait ? 'finish' : 'accept') : 'file';
     const budget = amountText(order.budget);
-    const submission = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
+    const submission = {
+      ask,
+      target: await inFolder(target),
+      force,
+      deadline,
+      key,
+      fresh,
+      sidecar,
+      strict,
+      mark,
+      budget,
+    } as const;
     const { job, files, isResumed, delivered } = await submitAndDeliver(
       video,
       submission,
@@ -101,7 +113,8 @@ const fileNames: Record<keyof SpeechOrder, true> = {
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run(order, async (call) => {
     checkOptionNames(order, fileNames, 'speak');
-    const target = targetOf(order.output, true);
+    const target = targetOf(order.output);
+    checkNoTemplate('output', order.output);
     if (target === undefined || /[\\/]$/.test(target.path)) throw usageError('output must be a file path.');
     const output = absoluteOutput(target.path);
     const { job, files, isResumed, delivered } = await speakText(call, order, output);

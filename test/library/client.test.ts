@@ -236,6 +236,7 @@ describe('the library: a payment', () => {
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
     [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output must be a file path'],
+    [{ ...boat, output: '{slug}.mp4' }, 'output: {slug} is not known before the job exists'],
     [{ ...boat, sidecar: true }, 'sidecar requires output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
@@ -249,6 +250,15 @@ describe('the library: a payment', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 });
+
+it.each(['new/', '.'])(
+  'the library saves a video into the folder %s, named after the job',
+  async (folder) => {
+    const parent = freshFolder();
+    const { job, files } = await clientOf().submit({ ...boat, output: `${parent}/${folder}` });
+    expect(files).toMatchObject([{ path: join(parent, folder, `${job.id}.mp4`) }]);
+  },
+);
 
 describe('the library: an abort', () => {
   it('ends a wait immediately, and the same call resumes the job', async () => {
@@ -499,6 +509,13 @@ describe('the library: speech', () => {
       { path: copy, bytes: 12 },
     ]);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('is refused if its file name contains the id, which is not known before the job exists', async () => {
+    const { server, client } = await speaking([hello, end]);
+    const error = await errorOf(client.speak({ text: 'Hello.', output: join(freshFolder(), '{id}.mp3') }));
+    expect(error).toMatchObject({ code: 'usage', message: saying('output: {id} is not known') });
+    expect(server.requests).toHaveLength(0);
   });
 
   it('is saved as an object, and fetched from the bucket', async () => {

@@ -28,13 +28,16 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test('the MCP server refuses speech into a folder before it is paid for', async () => {
+test.each([
+  ['audio/', 'output: audio/ is a folder'],
+  ['{id}.mp3', 'output: {id} is not known before the job exists'],
+])('the MCP server refuses speech into the output %s before it is paid for', async (output, message) => {
   const server = await gateway();
   const agent = await connect('v1', await userOf(server.url), args);
-  const order = { key: 'one', text: 'Hello.', output: 'audio/' };
+  const order = { key: 'one', text: 'Hello.', output };
   expect(await agent.call('speak', order)).toMatchObject({
     charged: 'no',
-    error: { code: 'usage', message: expect.stringContaining('output: audio/ is a folder') as string },
+    error: { code: 'usage', message: expect.stringContaining(message) as string },
   });
   expect(server.posts()).toBe(0);
 });
