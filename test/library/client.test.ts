@@ -204,7 +204,7 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it.each([0.1 + 0.2, 1e-7, Number.NaN, -1, '2,50', 'abc', '', null])(
+  it.each([0.1 + 0.2, 1e-7, Number.NaN, -1, '2,50', 'abc', ''])(
     'is refused if its budget is %j',
     async (budget) => {
       const order = { ...boat, budget } as never;
@@ -259,6 +259,54 @@ it.each(['new/', '.'])(
     expect(files).toMatchObject([{ path: join(parent, folder, `${job.id}.mp4`) }]);
   },
 );
+
+describe('the library: an option of the wrong type', () => {
+  const calls: [string, (client: Client) => Promise<unknown>, string][] = [
+    ['newTake', (client) => client.submit({ ...boat, newTake: 'false' } as never), 'must be true or false'],
+    [
+      'force',
+      (client) => client.speak({ text: 'Hi.', output: 'a.mp3', force: 'false' } as never),
+      'must be true or',
+    ],
+    ['key', (client) => client.submit({ ...boat, key: 5 } as never), 'submit: key must be a string.'],
+    ['signal', (client) => client.submit({ ...boat, signal: {} } as never), 'signal must be an AbortSignal'],
+    [
+      'signal',
+      (client) => client.watch('@last', { signal: {} } as never).next(),
+      'signal must be an AbortSignal',
+    ],
+    [
+      'giveUp',
+      (client) => client.speakStream({ text: 'Hi.', giveUp: {} } as never).next(),
+      'must be an AbortSignal',
+    ],
+    ['budget', (client) => client.submit({ ...boat, budget: null } as never), 'must be a string or a number'],
+    [
+      'params',
+      (client) => client.speak({ text: 'Hi.', output: 'a.mp3', params: 'x' } as never),
+      'must be an object',
+    ],
+    ['protocol', (client) => client.models({ protocol: 'C' }), 'Unknown protocol "C"; allowed: a, b, c.'],
+  ];
+
+  it.each(calls)('causes a usage error, and nothing is sent: %s', async (_, call, message) => {
+    expect(await errorOf(call(clientOf()))).toMatchObject({
+      code: 'usage',
+      charged: 'no',
+      message: saying(message),
+    });
+    expect(gateway.seen).toHaveLength(0);
+  });
+
+  it.each<[object, string]>([
+    [{ trustedOrigins: 'https://x.example' }, 'trustedOrigins must be an array of strings'],
+    [{ trustedOrigins: [5] }, 'trustedOrigins must be an array of strings'],
+    [{ retries: '5' }, 'retries must be a number'],
+    [{ onNote: 'print' }, 'onNote must be a function'],
+  ])('is refused when a client is created: %j', (options, message) => {
+    expect(() => createClient(options)).toThrow(message);
+  });
+});
 
 describe('the library: an abort', () => {
   it('ends a wait immediately, and the same call resumes the job', async () => {
