@@ -42,6 +42,15 @@ test.each([
   expect(server.posts()).toBe(0);
 });
 
+test('an agent that submits a model of an unknown protocol is told to set the protocol', async () => {
+  const server = await gateway();
+  const agent = await connect('v1', await userOf(server.url), args);
+  const { error } = await agent.call('submit_video', { key: 'one', model: 'zzz', prompt: 'a boat' });
+  expect(error?.message).toContain('No protocol is known for the model');
+  expect(error?.message).toContain('Set protocol to one of: a, b, c.');
+  expect(server.posts()).toBe(0);
+});
+
 test("a command that the MCP server suggests uses the server's gateway, files and standing budget, even in a different folder", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
