@@ -250,8 +250,8 @@ export interface JobRecord {
   pendingReply?: RecordedReply;
   /** Runs that have not ended. Their processes may be dead. */
   runs: (Goal & { run: string; owner: Owner })[];
-  /** The goals of the paying commands, each with the time at which a run last achieved it, ISO 8601. */
-  goals: (Goal & { deliveredAt?: string })[];
+  /** The goals of the paying commands, each with its last delivery (ISO 8601), and whether a failure was reported. */
+  goals: (Goal & { deliveredAt?: string; isFailureReported?: true })[];
   /** The first file recorded at each path, oldest first. A later file at the same path does not replace it here. */
   firstFiles: JobFile[];
   /** The number of files that a finished job has, if known. */

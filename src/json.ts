@@ -1,3 +1,5 @@
+import { messageOf, usageError } from './errors.ts';
+
 /** A value that `JSON.parse` can return. */
 export type Json = string | number | boolean | null | Json[] | JsonObject;
 export interface JsonObject {
@@ -183,4 +185,26 @@ export function canonicalJson(value: Json | undefined): string {
     .sort()
     .map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key])}`);
   return `{${members.join(',')}}`;
+}
+
+/**
+ * Converts an object to the JSON to send.
+ * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains NaN, an infinite number or
+ * an integer beyond 2^53.
+ */
+export function jsonObject(value: object, name: string): JsonObject {
+  let json: Json | undefined;
+  try {
+    json = parseBodyJson(JSON.stringify(value, refuseInfinite) ?? 'null');
+  } catch (error) {
+    throw usageError(`${name}: ${messageOf(error)}.`);
+  }
+  if (!isObject(json)) throw usageError(`${name} must be an object.`);
+  return json;
+}
+
+/** A replacer for JSON.stringify that refuses NaN and infinite numbers, which would become null. @throws RangeError */
+export function refuseInfinite(_name: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
+  return value;
 }

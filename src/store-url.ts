@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { usageError } from './errors.ts';
 import { isLoopbackHost } from './exchange.ts';
 import { printableLine } from './printable.ts';
 
@@ -75,3 +76,19 @@ export function parseObjectUrl(text: string): { bucket: string; key: string } {
 /** The error message for `--sidecar` if the output is an object. */
 export const sidecarMessage =
   '--sidecar writes a file next to the output, but --output is an object in a bucket.';
+
+/**
+ * Checks that a paying command's output is not a template, because most values are not known before the job exists.
+ * Allows `{n}`, the position of a file among several, and `{id}` if `hasId` (default: true for objects).
+ * @param label the flag or option that contains the output
+ * @throws MgwError('usage') if the output is a template, or a folder in a bucket.
+ */
+export function checkNoTemplate(label: string, output = '', hasId = isObjectUrl(output)): void {
+  const isObject = isObjectUrl(output);
+  if (isObject && output.endsWith('/')) throw usageError(`${label} must be an object, not a folder.`);
+  const [name] = (hasId ? /\{(?!n\}|id\})[^{}]*\}/ : /\{(?!n\})[^{}]*\}/).exec(output) ?? [];
+  if (name === undefined) return;
+  throw usageError(
+    `${label}: ${name} is not known before the job exists. Use a file name here; a later fetch accepts templates.`,
+  );
+}

@@ -185,21 +185,6 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
     );
 }
 
-/**
- * Checks that a paying command's output is not a template, because most values are not known before the job exists.
- * Allows `{n}`, the position of a file among several, and `{id}` if `hasId` (default: true for objects).
- * @throws MgwError('usage') if the output is a template, or a folder in a bucket.
- */
-export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
-  const isObject = isObjectUrl(output);
-  if (isObject && output.endsWith('/')) throw usageError('--output must be an object, not a folder.');
-  const [name] = (hasId ? /\{(?!n\}|id\})[^{}]*\}/ : /\{(?!n\})[^{}]*\}/).exec(output) ?? [];
-  if (name === undefined) return;
-  throw usageError(
-    `--output: ${name} is not known before the job exists. Use a file name here; mgw jobs fetch accepts templates.`,
-  );
-}
-
 /** Returns the `--key` and `--new` options, which identify the job. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [

@@ -1,5 +1,7 @@
+import { join, resolve } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { MgwError, usageError } from '../errors.ts';
+import { localError, MgwError, usageError } from '../errors.ts';
+import { isFolder, makeFolder as makeOutputFolder } from '../files/make-folder.ts';
 import { version } from '../installation.ts';
 import type { Job } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
@@ -124,6 +126,23 @@ export async function payAndDeliver(
   } catch (error) {
     throw acceptedJobError(error, accepted);
   }
+}
+
+/**
+ * If the output is a folder, returns a target named after the job's id, as `fetch` does. Creates a missing folder
+ * before anything is paid for.
+ * @throws MgwError('local_io') if the folder cannot be created.
+ */
+export async function inFolder(target: Target | undefined): Promise<Target | undefined> {
+  if (target === undefined || target.kind === 'stdout' || isObjectUrl(target.path)) return target;
+  const { path } = target;
+  const isFolderPath = /[\\/]$/.test(path);
+  if (!isFolderPath && !isFolder(path)) return target;
+  if (isFolderPath)
+    await makeOutputFolder(resolve(path), 0o777).catch((error: unknown) => {
+      throw localError(error, path, 'no');
+    });
+  return { kind: 'file', path: join(path, '{id}.mp4') };
 }
 
 async function targetFor(

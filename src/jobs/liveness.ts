@@ -101,12 +101,15 @@ export function doubtAbout(
   const isAccepted = job.handle !== undefined;
   // A run that does not wait for a result is about to notify its caller of the acceptance.
   if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
-  if (!isAccepted || job.key === undefined || ['failed', 'rejected'].includes(job.state)) return undefined;
-  // An interrupted stream cannot be resumed. A fetched file means that the caller knew of the job.
-  const isUnfetched = isOneShot ? job.state === 'succeeded' : job.files.length === 0;
+  if (!isAccepted || job.key === undefined) return undefined;
   const { goals } = job.record;
-  const isReported = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
-  return isUnfetched && !isReported ? 'untold' : undefined;
+  if (goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined)) return undefined;
+  // A failed call was paid for too. The status of a batch reports its failed rows.
+  const isFailedRow = job.state === 'failed' && job.key.includes('/');
+  if (isOneShot) return isFailedRow || goals.some((goal) => goal.isFailureReported) ? undefined : 'untold';
+  // A fetched file means that the caller knew of the job.
+  const hasFailed = job.state === 'failed' || job.state === 'rejected';
+  return hasFailed || job.files.length > 0 ? undefined : 'untold';
 }
 
 /**

@@ -168,6 +168,11 @@ export interface JobDeps extends PayDeps {
    * turns to submit: a waiting process then uses no turn for the job.
    */
   onWaitForOther?: () => void;
+  /**
+   * Called with the function that records the end of a run whose error is about a charge. That function's argument is
+   * whether the caller received the error. If absent, the caller is assumed to receive every error.
+   */
+  onFailedRun?: (record: (isReported: boolean) => Promise<void>) => void;
 }
 
 /** Default timeout of one query, in ms. */

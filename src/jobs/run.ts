@@ -60,7 +60,7 @@ export async function inRun<T, D extends JobDeps>(
       );
     return { value, job: (await deps.ledger.read(job.id)) ?? job, delivered };
   } catch (error) {
-    if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
+    if (job.record.runs.some((each) => each.run === run)) await endFailedRun(job, run, error, deps);
     if (!(error instanceof MgwError)) throw error;
     if (error.code === 'budget' && (await tryToDiscard(job, deps))) throw error.with({ job: undefined });
     const knownJob = error.job ?? job;
@@ -158,6 +158,16 @@ async function tryToDiscard(job: Job, { ledger, allowances, note }: JobDeps): Pr
     note(`Could not remove the record of ${job.id}, which was never sent.`);
     return false;
   }
+}
+
+// If it is not yet known whether the caller receives an error about a charge, the run stays open until it is.
+async function endFailedRun(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
+  const isAboutCharge = error instanceof MgwError && error.charged !== 'no';
+  if (deps.onFailedRun === undefined || !isAboutCharge) await detach(job, run, error, deps);
+  else
+    deps.onFailedRun((isReported) =>
+      detach(job, run, isReported ? error : error.with({ exit: 'interrupted' }), deps),
+    );
 }
 
 /**

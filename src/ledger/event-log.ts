@@ -1,6 +1,15 @@
 import { crc32 } from 'node:zlib';
 import { isObject, type JsonObject } from '../json.ts';
-import type { JobEvent, RecordedEvent } from '../job.ts';
+import {
+  lostFingerprint,
+  lostProtocol,
+  type Job,
+  type JobEvent,
+  type JobRecord,
+  type RecordedEvent,
+} from '../job.ts';
+import { foldFrom } from './fold.ts';
+import { timeOf } from './names.ts';
 
 /** The record format's version. A line of a later version cannot be read, so its job is `unknown`. */
 const version = 1;
@@ -63,4 +72,28 @@ export function objectOfLine(line: string, version: number): JsonObject | undefi
 
 function tailOf(head: string): string {
   return `${tailStart}${crc32(head).toString(16).padStart(8, '0')}"}`;
+}
+
+/**
+ * Computes a job from a record that lost its first lines. The job has enough data to be identified, to block a second
+ * submission and, if its handle is readable, to be fetched. `text` is the whole file.
+ */
+export function damagedJob(
+  id: string,
+  text: string,
+  lines: readonly (RecordedEvent | undefined)[],
+  lifeOf?: JobRecord['lifeOf'],
+): Job {
+  const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? lostProtocol;
+  const prepared = {
+    type: 'prepared' as const,
+    at: new Date(timeOf(id)).toISOString(),
+    protocol,
+    base_url: '',
+    fingerprint: lostFingerprint,
+    account: '',
+  };
+  const job = foldFrom(id, prepared, [undefined, ...lines], lifeOf);
+  job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
+  return job;
 }

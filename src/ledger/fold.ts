@@ -1,3 +1,4 @@
+import { exitCodes } from '../errors.ts';
 import {
   isFinal,
   isSameGoal,
@@ -8,11 +9,8 @@ import {
   type JobState,
   type Life,
   type RecordedEvent,
-  lostFingerprint,
-  lostProtocol,
 } from '../job.ts';
 import { absoluteOutput } from '../store-url.ts';
-import { timeOf } from './names.ts';
 
 type LifeOf = JobRecord['lifeOf'];
 
@@ -24,17 +22,18 @@ type LifeOf = JobRecord['lifeOf'];
 export function foldJob(
   id: string,
   lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf = () => 'unknown',
+  lifeOf?: LifeOf,
 ): Job | undefined {
   const [first, ...laterLines] = lines;
   return first?.type === 'prepared' ? foldFrom(id, first, laterLines, lifeOf) : undefined;
 }
 
-function foldFrom(
+/** Computes a job from its `prepared` event and the later lines of its log; see {@link foldJob}. */
+export function foldFrom(
   id: string,
   first: RecordedEvent & { type: 'prepared' },
   laterLines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf,
+  lifeOf: LifeOf = () => 'unknown',
 ): Job {
   const job = newJob(id, first, cachedLifeOf(lifeOf));
   for (const event of laterLines) {
@@ -155,10 +154,17 @@ function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered'
   }
   const endedRun = record.runs.find(({ run }) => run === event.run);
   record.runs = record.runs.filter((run) => run !== endedRun);
-  if (event.type === 'detached' || endedRun === undefined) return;
-  record.goals = record.goals.map((goal) =>
-    isSameGoal(goal, endedRun) ? { ...goal, deliveredAt: event.at } : goal,
-  );
+  if (endedRun === undefined || (event.type === 'detached' && !isFinalFailure(job, event.exit_code))) return;
+  const outcome =
+    event.type === 'delivered' ? { deliveredAt: event.at } : { isFailureReported: true as const };
+  record.goals = record.goals.map((goal) => (isSameGoal(goal, endedRun) ? { ...goal, ...outcome } : goal));
+}
+
+// Whether a run's exit code reports a failure that a later run would report again. A file that could not be written is
+// such a failure only if the result is lost.
+function isFinalFailure({ state }: Job, exitCode: number): boolean {
+  if (exitCode === exitCodes.local) return state === 'failed';
+  return exitCode === exitCodes.failed || exitCode === exitCodes.incomplete;
 }
 
 type SubmissionEvent = RecordedEvent & {
@@ -176,7 +182,11 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   record.sender = undefined;
   // Before the correction, runs may have delivered the result of another task, so the same command continues the job.
   if ('instead_of' in event && isCorrection(job, event))
-    record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
+    record.goals = record.goals.map((goal) => ({
+      ...goal,
+      deliveredAt: undefined,
+      isFailureReported: undefined,
+    }));
   if (event.type === 'sending') startSending(job, event);
   else if (event.type === 'resolved') applyResolution(job, event);
   else if (event.type === 'accepted') applyAcceptance(job, event);
@@ -271,28 +281,4 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
   job.record.results = event.results;
   job.usage = event.usage;
   job.details = event.details;
-}
-
-/**
- * Computes a job from a record that lost its first lines. The job has enough data to be identified, to block a second
- * submission and, if its handle is readable, to be fetched. `text` is the whole file.
- */
-export function damagedJob(
-  id: string,
-  text: string,
-  lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf = () => 'unknown',
-): Job {
-  const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? lostProtocol;
-  const prepared = {
-    type: 'prepared' as const,
-    at: new Date(timeOf(id)).toISOString(),
-    protocol,
-    base_url: '',
-    fingerprint: lostFingerprint,
-    account: '',
-  };
-  const job = foldFrom(id, prepared, [undefined, ...lines], lifeOf);
-  job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
-  return job;
 }

@@ -2,9 +2,9 @@ import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { sep } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Job, RecordedEvent } from '../job.ts';
-import { damagedJob, foldJob } from './fold.ts';
+import { foldJob } from './fold.ts';
 import { appendFile, createExclusively, readBytes, readTail, replaceFile } from './durable-file.ts';
-import { decodeEvents, tornEnd } from './event-log.ts';
+import { damagedJob, decodeEvents, tornEnd } from './event-log.ts';
 import { jobIdPattern } from './names.ts';
 import { lifeOf } from './owner.ts';
 

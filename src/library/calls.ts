@@ -14,7 +14,6 @@ import { commandForPerson, withOutput } from '../flows/next.ts';
 import { openSession, type Session, withinDeadline } from '../flows/session.ts';
 import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import type { Target } from '../jobs/output.ts';
-import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { parseAmount } from '../decimal.ts';
 import { printableLine } from '../printable.ts';
@@ -39,22 +38,43 @@ export interface CallInput extends CallOptions {
   budget?: string | number | undefined;
 }
 
-const optionNames: Record<keyof ClientOptions, true> = {
-  baseUrl: true,
-  apiKey: true,
-  stateDir: true,
-  configDir: true,
-  profile: true,
-  sandbox: true,
-  allowHttp: true,
-  trustedOrigins: true,
-  timeout: true,
-  pollInterval: true,
-  requestTimeout: true,
-  retries: true,
-  budgetName: true,
-  env: true,
-  onNote: true,
+// The kinds of options. Each has the description of its values.
+const optionKinds = {
+  boolean: { text: 'true or false', matches: (value: unknown) => typeof value === 'boolean' },
+  string: { text: 'a string', matches: (value: unknown) => typeof value === 'string' },
+  number: { text: 'a number', matches: (value: unknown) => typeof value === 'number' },
+  quantity: {
+    text: 'a string or a number',
+    matches: (value: unknown) => typeof value === 'string' || typeof value === 'number',
+  },
+  strings: {
+    text: 'an array of strings',
+    matches: (value: unknown) => Array.isArray(value) && value.every((each) => typeof each === 'string'),
+  },
+  object: { text: 'an object', matches: (value: unknown) => typeof value === 'object' && value !== null },
+  function: { text: 'a function', matches: (value: unknown) => typeof value === 'function' },
+  signal: { text: 'an AbortSignal', matches: (value: unknown) => value instanceof AbortSignal },
+};
+
+/** The name and kind of each option of a call. */
+export type OptionKinds<Options = object> = Record<keyof Options, keyof typeof optionKinds>;
+
+const clientKinds: OptionKinds<ClientOptions> = {
+  baseUrl: 'string',
+  apiKey: 'string',
+  stateDir: 'string',
+  configDir: 'string',
+  profile: 'string',
+  sandbox: 'boolean',
+  allowHttp: 'boolean',
+  trustedOrigins: 'strings',
+  timeout: 'quantity',
+  pollInterval: 'quantity',
+  requestTimeout: 'quantity',
+  retries: 'number',
+  budgetName: 'string',
+  env: 'object',
+  onNote: 'function',
 };
 
 /** A client's calls. Each call has its own signals, and all calls share a session. */
@@ -66,7 +86,7 @@ export class Calls {
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
-    checkOptionNames(options, optionNames, 'createClient');
+    checkOptions(options, clientKinds, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
     this.#environment = () => environmentOf(options);
@@ -82,29 +102,33 @@ export class Calls {
   }
 
   /**
-   * Makes a call.
+   * Makes a call with options of the given kinds.
    * @throws MgwError for any error of `work`, with the job's public view and without the key.
    */
-  async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
+  async run<T>(
+    caller: string,
+    kinds: OptionKinds,
+    input: CallInput,
+    work: (call: Call) => Promise<T>,
+  ): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
-    if (typeof input !== 'object' || input === null)
-      throw usageError('The argument must be an object of options.');
     const soft = new AbortController();
     const hard = new AbortController();
-    const unlink = [
-      abortWith(input.signal, soft),
-      abortWith(input.giveUp, soft),
-      abortWith(input.giveUp, hard),
-    ];
+    const unlink: (() => void)[] = [];
+    let checked: CallInput = {};
     const signals = { soft: soft.signal, hard: hard.signal };
     let isPaying = false;
     const markPaying = (): void => void (isPaying = true);
-    const working = this.#work(input, signals, (call) => work({ ...call, markPaying }));
-    this.#inProgress.set(soft, working);
     try {
+      checkOptions(input, kinds, caller);
+      checked = input;
+      const { signal, giveUp } = input;
+      unlink.push(abortWith(signal, soft), abortWith(giveUp, soft), abortWith(giveUp, hard));
+      const working = this.#work(input, signals, (call) => work({ ...call, markPaying }));
+      this.#inProgress.set(soft, working);
       return await working;
     } catch (error) {
-      throw await this.#callError(error, input, signals, isPaying);
+      throw await this.#callError(error, checked, signals, isPaying);
     } finally {
       this.#inProgress.delete(soft);
       for (const each of unlink) each();
@@ -208,17 +232,24 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
 }
 
 /**
- * Rejects unknown options, because a misspelt `key` or `budget` could cost money.
- * @throws MgwError('usage') that suggests the nearest name.
+ * Rejects unknown options and values of the wrong type: a misspelt `budget` or `newTake: 'false'` could cost money.
+ * @throws MgwError('usage') that suggests the nearest name, or describes the option's values.
  */
-export function checkOptionNames(options: object, names: Record<string, true>, caller: string): void {
+export function checkOptions(options: object, kinds: OptionKinds, caller: string): void {
   if (typeof options !== 'object' || options === null)
     throw usageError(`${caller} must be an options object.`);
-  const stray = Object.keys(options).find((name) => !Object.hasOwn(names, name));
-  if (stray === undefined) return;
-  const near = nearestName(stray, Object.keys(names));
-  const hint = near === undefined ? `Available: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
-  throw usageError(`${caller}: unknown option ${stray}. ${hint}`);
+  const stray = Object.keys(options).find((name) => !Object.hasOwn(kinds, name));
+  if (stray !== undefined) {
+    const near = nearestName(stray, Object.keys(kinds));
+    const hint =
+      near === undefined ? `Available: ${Object.keys(kinds).join(', ')}.` : `Did you mean ${near}?`;
+    throw usageError(`${caller}: unknown option ${stray}. ${hint}`);
+  }
+  for (const [name, kind] of Object.entries<keyof typeof optionKinds>(kinds)) {
+    const value: unknown = Reflect.get(options, name);
+    const { text, matches } = optionKinds[kind];
+    if (value !== undefined && !matches(value)) throw usageError(`${caller}: ${name} must be ${text}.`);
+  }
 }
 
 /** Parses a duration to ms. @throws MgwError('usage') that describes the allowed form. */
@@ -233,25 +264,21 @@ function durationMs(duration: Duration, name: string): number {
 
 /**
  * Returns the target that an `output` option specifies.
- * @param isNew whether the job does not exist yet. If true, an object's name may contain no placeholders other than
- * `{id}` and `{n}`.
  * @throws MgwError('usage') if the output is neither a file path nor an object's URL.
  */
-export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
+export function targetOf(output: string | undefined): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
     throw usageError('output must be a file path.');
   const problem = outputProblem(output);
   if (problem !== undefined) throw usageError(`output must be ${problem}.`);
-  if (isObjectUrl(output)) checkObject(output, isNew);
+  if (isObjectUrl(output)) checkObject(output);
   return { kind: 'file', path: output };
 }
 
-function checkObject(url: string, isNew: boolean): void {
-  const [name] = (isNew && /\{(?!n\}|id\})[^{}]*\}/.exec(url)) || [];
-  if (name !== undefined) throw usageError(`output: ${name} is not known before the job exists.`);
+function checkObject(url: string): void {
   try {
-    parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));
+    parseObjectUrl(url.replace(/\/$/, '/{id}'));
   } catch (error) {
     throw usageError(`output must be ${messageOf(error)}.`);
   }
@@ -267,26 +294,4 @@ export function amountText(budget: string | number | undefined): string | undefi
     throw usageError(`budget ${printableLine(text, 100)}: must be ${messageOf(error)}.`);
   }
   return text;
-}
-
-/**
- * Converts an object to the JSON to send.
- * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains NaN, an infinite number or
- * an integer beyond 2^53.
- */
-export function jsonObject(value: object, name: string): JsonObject {
-  let json: Json | undefined;
-  try {
-    json = parseBodyJson(JSON.stringify(value, refuseInfinite) ?? 'null');
-  } catch (error) {
-    throw usageError(`${name}: ${messageOf(error)}.`);
-  }
-  if (!isObject(json)) throw usageError(`${name} must be an object.`);
-  return json;
-}
-
-/** A replacer for JSON.stringify that refuses NaN and infinite numbers, which would become null. @throws RangeError */
-export function refuseInfinite(_name: string, value: unknown): unknown {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
-  return value;
 }

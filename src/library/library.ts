@@ -4,7 +4,8 @@ import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
 import { isObjectUrl, outputProblem } from '../store-url.ts';
-import { Calls, refuseInfinite } from './calls.ts';
+import { refuseInfinite } from '../json.ts';
+import { Calls } from './calls.ts';
 import type {
   ClientOptions,
   Fetched,
@@ -66,7 +67,7 @@ export interface Client {
 
 /**
  * Creates a client. Does not read, open or request anything before the client is first used.
- * @throws MgwError('usage') for an unknown option; MgwError('config') if the runtime is not Node.
+ * @throws MgwError('usage') for an unknown or invalid option; MgwError('config') if the runtime is not Node.
  */
 export function createClient(options: ClientOptions = {}): Client {
   requireNode();

@@ -91,7 +91,7 @@ interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOptions, Ou
   endpoint?: 'generations' | 'videos' | undefined;
   /** If true, waits until the video is ready, but saves nothing. */
   wait?: boolean | undefined;
-  /** Waits, and saves the video to this file or object, such as `s3://BUCKET/clips/{id}.mp4`. */
+  /** Waits, and saves the video to this file, folder or object, such as `s3://BUCKET/clips/{id}.mp4`. */
   output?: string | undefined;
   /**
    * If true, throws `result_corrupt` if the video differs from the request. The file is

@@ -1,14 +1,14 @@
 import { usageError, MgwError, systemCode } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
-import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
+import { inFolder, submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../jobs/ref.ts';
 import {
   depsOf,
   publicJob,
   type Calls,
   amountText,
-  checkOptionNames,
-  jsonObject,
+  checkOptions,
+  type OptionKinds,
   targetOf,
   type Call,
 } from './calls.ts';
@@ -25,37 +25,37 @@ import { PassThrough, type Writable } from 'node:stream';
 import type { Delivered } from '../flows/deliver.ts';
 import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
-import type { JsonObject } from '../json.ts';
-import { absoluteOutput } from '../store-url.ts';
+import { jsonObject, type JsonObject } from '../json.ts';
+import { absoluteOutput, checkNoTemplate } from '../store-url.ts';
 import { composeSpeech } from '../speech/compose.ts';
 
-const orderNames: Record<keyof UncheckedVideo, true> = {
-  protocol: true,
-  body: true,
-  check: true,
-  endpoint: true,
-  key: true,
-  newTake: true,
-  budget: true,
-  wait: true,
-  output: true,
-  force: true,
-  sidecar: true,
-  strict: true,
-  mark: true,
-  signal: true,
-  giveUp: true,
-  timeout: true,
+const orderKinds: OptionKinds<UncheckedVideo> = {
+  protocol: 'string',
+  body: 'object',
+  check: 'boolean',
+  endpoint: 'string',
+  key: 'string',
+  newTake: 'boolean',
+  budget: 'quantity',
+  wait: 'boolean',
+  output: 'string',
+  force: 'boolean',
+  sidecar: 'boolean',
+  strict: 'boolean',
+  mark: 'boolean',
+  signal: 'signal',
+  giveUp: 'signal',
+  timeout: 'quantity',
 };
 
 /** Implements a client's `submit`. */
 export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): Promise<Submitted> {
-  return calls.run(order, async (call) => {
-    checkOptionNames(order, orderNames, 'submit');
+  return calls.run('submit', orderKinds, order, async (call) => {
     const { key, newTake: fresh = false, force = false, sidecar = false } = order;
     const { strict, mark, check, endpoint } = order;
     checkKeyName(key, fresh);
-    const target = targetOf(order.output, true);
+    const target = targetOf(order.output);
+    checkNoTemplate('output', order.output, true);
     for (const [name, isOn] of Object.entries({ sidecar, strict, mark }))
       if (isOn && target === undefined) throw usageError(`${name} requires output.`);
     const { session, deadline } = call;
@@ -64,7 +64,18 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
     for (const note of [...video.advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
     const ask = target === undefined ? (order.wait ? 'finish' : 'accept') : 'file';
     const budget = amountText(order.budget);
-    const submission = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
+    const submission = {
+      ask,
+      target: await inFolder(target),
+      force,
+      deadline,
+      key,
+      fresh,
+      sidecar,
+      strict,
+      mark,
+      budget,
+    } as const;
     const { job, files, isResumed, delivered } = await submitAndDeliver(
       video,
       submission,
@@ -75,33 +86,33 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
   });
 }
 
-const streamNames: Record<keyof SpeechStreamOrder, true> = {
-  text: true,
-  speaker: true,
-  format: true,
-  sampleRate: true,
-  params: true,
-  check: true,
-  key: true,
-  newTake: true,
-  budget: true,
-  signal: true,
-  giveUp: true,
-  timeout: true,
+const streamKinds: OptionKinds<SpeechStreamOrder> = {
+  text: 'string',
+  speaker: 'string',
+  format: 'string',
+  sampleRate: 'number',
+  params: 'object',
+  check: 'boolean',
+  key: 'string',
+  newTake: 'boolean',
+  budget: 'quantity',
+  signal: 'signal',
+  giveUp: 'signal',
+  timeout: 'quantity',
 };
-const fileNames: Record<keyof SpeechOrder, true> = {
-  ...streamNames,
-  output: true,
-  force: true,
-  sidecar: true,
-  mark: true,
+const fileKinds: OptionKinds<SpeechOrder> = {
+  ...streamKinds,
+  output: 'string',
+  force: 'boolean',
+  sidecar: 'boolean',
+  mark: 'boolean',
 };
 
 /** Implements a client's `speak`. */
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
-  return calls.run(order, async (call) => {
-    checkOptionNames(order, fileNames, 'speak');
-    const target = targetOf(order.output, true);
+  return calls.run('speak', fileKinds, order, async (call) => {
+    const target = targetOf(order.output);
+    checkNoTemplate('output', order.output);
     if (target === undefined || /[\\/]$/.test(target.path)) throw usageError('output must be a file path.');
     const output = absoluteOutput(target.path);
     const { job, files, isResumed, delivered } = await speakText(call, order, output);
@@ -117,6 +128,7 @@ export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,
 ): AsyncGenerator<Uint8Array, Job, void> {
+  checkOptions(order, streamKinds, 'speakStream');
   const abandoned = new AbortController();
   const giveUp =
     order.giveUp === undefined ? abandoned.signal : AbortSignal.any([order.giveUp, abandoned.signal]);
@@ -125,8 +137,7 @@ export async function* speakStream(
     abandoned.abort(new Error('the consumer has closed the stream'));
     pipe.destroy();
   };
-  const speaking = calls.run({ ...order, giveUp }, async (call) => {
-    checkOptionNames(order, streamNames, 'speakStream');
+  const speaking = calls.run('speakStream', streamKinds, { ...order, giveUp }, async (call) => {
     // The loop that reads the stream may itself close the client. It then reads no more, so the stream is abandoned.
     call.closing.addEventListener('abort', abandon);
     return speakText(call, order, pipe).finally(() => call.closing.removeEventListener('abort', abandon));

@@ -8,24 +8,24 @@ import { noSuchJob } from '../jobs/errors.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { depsOf, publicJob, type Calls, checkOptionNames, targetOf } from './calls.ts';
+import { depsOf, publicJob, type Calls, checkOptions, type OptionKinds, targetOf } from './calls.ts';
 import { protocolNamed } from '../protocols/registry.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 
-const waitNames: Record<keyof WaitOptions, true> = {
-  protocol: true,
-  signal: true,
-  giveUp: true,
-  timeout: true,
+const waitKinds: OptionKinds<WaitOptions> = {
+  protocol: 'string',
+  signal: 'signal',
+  giveUp: 'signal',
+  timeout: 'quantity',
 };
-const fetchNames: Record<keyof FetchOptions, true> = {
-  ...waitNames,
-  output: true,
-  force: true,
-  strict: true,
-  mark: true,
+const fetchKinds: OptionKinds<FetchOptions> = {
+  ...waitKinds,
+  output: 'string',
+  force: 'boolean',
+  strict: 'boolean',
+  mark: 'boolean',
 };
-const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
+const modelsKinds: OptionKinds<ModelsOptions> = waitKinds;
 
 /** Implements a client's `wait`. Calls `onUpdate` with the job at the start and after each poll. */
 export function wait(
@@ -34,8 +34,7 @@ export function wait(
   options: WaitOptions = {},
   onUpdate?: (job: Job) => void,
 ): Promise<Job> {
-  return calls.run(options, async (call) => {
-    checkOptionNames(options, waitNames, 'wait');
+  return calls.run('wait', waitKinds, options, async (call) => {
     const deps = await depsOf(call);
     const found = await findJobHere(checkRef(ref), deps, ['jobs', 'wait'], protocolOf(options));
     const hooks = { onAccepted: onUpdate, onUpdate };
@@ -47,8 +46,7 @@ export function wait(
 
 /** Implements a client's `fetch`. */
 export function fetch(calls: Calls, ref: string, options: FetchOptions = {}): Promise<Fetched> {
-  return calls.run(options, async (call) => {
-    checkOptionNames(options, fetchNames, 'fetch');
+  return calls.run('fetch', fetchKinds, options, async (call) => {
     const { deadline } = call;
     const { force = false, strict, mark } = options;
     const output = targetOf(options.output);
@@ -79,6 +77,7 @@ export async function* watch(
   ref: string,
   options: WaitOptions = {},
 ): AsyncGenerator<Job, void, void> {
+  checkOptions(options, waitKinds, 'watch');
   const abandoned = new AbortController();
   const signal =
     options.signal === undefined ? abandoned.signal : AbortSignal.any([options.signal, abandoned.signal]);
@@ -108,16 +107,16 @@ export async function* watch(
 
 /** Implements a client's `job`: returns the job from the ledger. */
 export function job(calls: Calls, ref: string): Promise<Job> {
-  return calls.run({}, async ({ session }) => {
+  return calls.run('job', {}, {}, async ({ session }) => {
     return publicJob(await recordedJob(await session.ledger(), checkRef(ref)));
   });
 }
 
 /** Implements a client's `models`: returns the models that the key can use, sorted by name. */
 export function models(calls: Calls, options: ModelsOptions = {}): Promise<Model[]> {
-  return calls.run(options, async ({ session, signals }) => {
-    checkOptionNames(options, modelsNames, 'models');
+  return calls.run('models', modelsKinds, options, async ({ session, signals }) => {
     const { protocol } = options;
+    if (protocol !== 'tts') protocolOf(options);
     const all = await fetchModels(session, undefined, { signal: signals.soft });
     return all
       .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))

@@ -4,6 +4,7 @@ import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
+import { checkNoTemplate } from '../store-url.ts';
 import { keyField, sameKey, tool } from './tool.ts';
 import { deadlineIn } from '../clock.ts';
 import type { PaymentRequest } from './paying.ts';
@@ -90,6 +91,7 @@ export const paidTools = [
         throw usageError(
           `output: ${printableLine(output, 200)} is a folder. Use the path of a file, such as out.mp3.`,
         );
+      checkNoTemplate('output', output);
       const path = await root.file(output, 'output');
       const settings = await session.settings();
       const speech = composeSpeech(text, path, { speaker, format, sampleRate }, settings);
@@ -108,7 +110,7 @@ export const paidTools = [
         args: { ...given },
         absoluteArgs: { ...given, output: path },
         order: { protocol: 'tts', model: speechModel, body: speech.body },
-        flow: (deps) => speak(speech, wanted, deps),
+        flow: (deps) => speak(speech, wanted, { ...deps, onFailedRun: (record) => call.onAnswered(record) }),
         next: () => null,
       };
       return pay(request, call, tools);

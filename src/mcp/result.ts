@@ -119,6 +119,8 @@ export function agentText(text: string): string {
     text
       // Removes advice about flags that no tool has.
       .replace(/[;.] (?:To [^;.]*, use )?--(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
+      // A job in doubt blocks an agent's request under every key.
+      .replace(/ Speech cannot be fetched afterwards: [^.]*\./, '')
       .replace(/ For any other name, use --format\.$/, '')
       .replace(/, or (?:replace (?:it|the link) with --force|-o - for standard output)\b/g, '')
       .replace(/(a)nother --key, or --new without one,/i, '$1nother key')

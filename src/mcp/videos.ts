@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { deadlineIn } from '../clock.ts';
-import { usageError } from '../errors.ts';
+import { MgwError, usageError } from '../errors.ts';
 import { type ComposedVideo, composeVideo } from '../flows/compose-video.ts';
 import { type Listing, oneListing } from '../flows/models.ts';
 import { protocolOfModel } from '../flows/model-protocol.ts';
@@ -117,7 +117,10 @@ async function chooseProtocol(
   if (typeof protocolArgument === 'string') return protocolNamed(protocolArgument);
   if (typeof model !== 'string')
     throw usageError('model is required; call models to list the models that the key can use.');
-  return protocolOfModel(session, model, listing);
+  return protocolOfModel(session, model, listing).catch((error: unknown) => {
+    if (!(error instanceof MgwError) || error.protocols === undefined) throw error;
+    throw error.with({}, `${error.message} Set protocol to one of: ${error.protocols.join(', ')}.`);
+  });
 }
 
 async function flagValue(tools: Tools, flag: Flag, name: string, value: unknown): Promise<FlagValue> {

@@ -11,7 +11,8 @@ import {
   type Life,
   type RecordedEvent,
 } from '../../src/job.ts';
-import { damagedJob, failureInDoubt, foldJob } from '../../src/ledger/fold.ts';
+import { damagedJob } from '../../src/ledger/event-log.ts';
+import { failureInDoubt, foldJob } from '../../src/ledger/fold.ts';
 import { timeOf } from '../../src/ledger/names.ts';
 
 const id = 'job_00000000000000';
@@ -276,6 +277,13 @@ describe('a handle that the user entered', () => {
     expect({ possibleHandle, isUnconfirmed }).toEqual({ possibleHandle: undefined, isUnconfirmed: true });
   });
 
+  it('forgets the reported failure of the handle that it replaces', () => {
+    const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'file', output: '/a' };
+    const events: JobEvent[] = [adopted('a'), began, { type: 'detached', run: 'r1', exit_code: 9 }];
+    expect(fold(...events).record.goals).toMatchObject([{ isFailureReported: true }]);
+    expect(fold(...events, adopted('b', 'a')).record.goals).toMatchObject([{ isFailureReported: undefined }]);
+  });
+
   it('leaves nothing to resolve once it is removed', () => {
     expect(fold(adopted('a'), resolved).record.isUnconfirmed).toBeUndefined();
   });
@@ -338,6 +346,28 @@ describe("a job's outcome", () => {
     expect(job.record.runs.map(({ run }) => run)).toEqual(['r1']);
   });
 });
+
+it.each<[number, 'succeeded' | 'failed', 'submit' | 'wait', boolean]>([
+  [5, 'failed', 'submit', true],
+  [9, 'failed', 'submit', true],
+  [9, 'succeeded', 'submit', true],
+  [9, 'failed', 'wait', false],
+  [10, 'failed', 'submit', true],
+  [10, 'succeeded', 'submit', false],
+  [8, 'failed', 'submit', false],
+  [130, 'failed', 'submit', false],
+])(
+  'exit %i of a job that is %s reports a final failure of the command %s: %s',
+  (exit_code, state, command, isFinal) => {
+    const events: JobEvent[] = [
+      accepted('a'),
+      { type: 'began', run: 'r1', owner, command, ask: 'file', output: '/a' },
+      { type: 'finished', state, native_status: '' },
+      { type: 'detached', run: 'r1', exit_code },
+    ];
+    expect(fold(...events).record.goals.find((goal) => goal.isFailureReported) !== undefined).toBe(isFinal);
+  },
+);
 
 it('a record without a readable beginning cannot be folded into a job', () => {
   const event: RecordedEvent = { ...accepted(), at };

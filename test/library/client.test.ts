@@ -204,7 +204,7 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it.each([0.1 + 0.2, 1e-7, Number.NaN, -1, '2,50', 'abc', '', null])(
+  it.each([0.1 + 0.2, 1e-7, Number.NaN, -1, '2,50', 'abc', ''])(
     'is refused if its budget is %j',
     async (budget) => {
       const order = { ...boat, budget } as never;
@@ -237,6 +237,7 @@ describe('the library: a payment', () => {
     [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output must be a file path'],
     [{ ...boat, output: 'gs://bucket/a.mp4' }, 'output must be a path or s3://BUCKET/KEY.'],
+    [{ ...boat, output: '{slug}.mp4' }, 'output: {slug} is not known before the job exists'],
     [{ ...boat, sidecar: true }, 'sidecar requires output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
@@ -248,6 +249,63 @@ describe('the library: a payment', () => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
     expect(gateway.seen).toHaveLength(0);
+  });
+});
+
+it.each(['new/', '.'])(
+  'the library saves a video into the folder %s, named after the job',
+  async (folder) => {
+    const parent = freshFolder();
+    const { job, files } = await clientOf().submit({ ...boat, output: `${parent}/${folder}` });
+    expect(files).toMatchObject([{ path: join(parent, folder, `${job.id}.mp4`) }]);
+  },
+);
+
+describe('the library: an option of the wrong type', () => {
+  const calls: [string, (client: Client) => Promise<unknown>, string][] = [
+    ['newTake', (client) => client.submit({ ...boat, newTake: 'false' } as never), 'must be true or false'],
+    [
+      'force',
+      (client) => client.speak({ text: 'Hi.', output: 'a.mp3', force: 'false' } as never),
+      'must be true or',
+    ],
+    ['key', (client) => client.submit({ ...boat, key: 5 } as never), 'submit: key must be a string.'],
+    ['signal', (client) => client.submit({ ...boat, signal: {} } as never), 'signal must be an AbortSignal'],
+    [
+      'signal',
+      (client) => client.watch('@last', { signal: {} } as never).next(),
+      'signal must be an AbortSignal',
+    ],
+    [
+      'giveUp',
+      (client) => client.speakStream({ text: 'Hi.', giveUp: {} } as never).next(),
+      'must be an AbortSignal',
+    ],
+    ['budget', (client) => client.submit({ ...boat, budget: null } as never), 'must be a string or a number'],
+    [
+      'params',
+      (client) => client.speak({ text: 'Hi.', output: 'a.mp3', params: 'x' } as never),
+      'must be an object',
+    ],
+    ['protocol', (client) => client.models({ protocol: 'C' }), 'Unknown protocol "C"; allowed: a, b, c.'],
+  ];
+
+  it.each(calls)('causes a usage error, and nothing is sent: %s', async (_, call, message) => {
+    expect(await errorOf(call(clientOf()))).toMatchObject({
+      code: 'usage',
+      charged: 'no',
+      message: saying(message),
+    });
+    expect(gateway.seen).toHaveLength(0);
+  });
+
+  it.each<[object, string]>([
+    [{ trustedOrigins: 'https://x.example' }, 'trustedOrigins must be an array of strings'],
+    [{ trustedOrigins: [5] }, 'trustedOrigins must be an array of strings'],
+    [{ retries: '5' }, 'retries must be a number'],
+    [{ onNote: 'print' }, 'onNote must be a function'],
+  ])('is refused when a client is created: %j', (options, message) => {
+    expect(() => createClient(options)).toThrow(message);
   });
 });
 
@@ -500,6 +558,13 @@ describe('the library: speech', () => {
       { path: copy, bytes: 12 },
     ]);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('is refused if its file name contains the id, which is not known before the job exists', async () => {
+    const { server, client } = await speaking([hello, end]);
+    const error = await errorOf(client.speak({ text: 'Hello.', output: join(freshFolder(), '{id}.mp3') }));
+    expect(error).toMatchObject({ code: 'usage', message: saying('output: {id} is not known') });
+    expect(server.requests).toHaveLength(0);
   });
 
   it('is saved as an object, and fetched from the bucket', async () => {

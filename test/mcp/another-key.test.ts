@@ -3,12 +3,14 @@ import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, test } from 'vitest';
-import { clients, connect, connectProcess } from './client.ts';
+import { end, speechBody } from '../speech/frames.ts';
+import { type Answered, clients, connect, connectProcess } from './client.ts';
 import { gateway, slowGateway, userOf, video } from './gateway.ts';
 
 const args = ['mcp', '--budget', '100'];
 const one = { key: 'one', ...video };
 const two = { key: 'two', ...video };
+const jobsOf = ({ jobs }: Answered): { state: string }[] => jobs as { state: string }[];
 const useOne = {
   ok: false,
   charged: 'no',
@@ -111,3 +113,42 @@ test('a job whose outcome was delivered to the user does not prevent an agent fr
   expect(await agent.call('submit_video', two)).toMatchObject({ ok: true, charged: 'yes' });
   expect(server.posts()).toBe(2);
 });
+
+test.each(['the client gives up', 'the server is killed'])(
+  'speech that is cut off after %s is paid for again under a different key only after an agent received the failure',
+  async (which) => {
+    const cuts: (() => void)[] = [];
+    const server = await gateway((_, response) => {
+      response.writeHead(200, { 'X-Tt-Logid': 'log1' });
+      response.write(speechBody([Buffer.from('some audio'), ...(server.posts() > 1 ? [end] : [])]));
+      if (server.posts() > 1) response.end();
+      else cuts.push(() => response.destroy());
+    });
+    const user = await userOf(server.url);
+    await user.run(['config', 'set', 'prices.tts', '10k_characters=1']);
+    const speech = (key: string): Record<string, unknown> => ({
+      key,
+      text: 'hi',
+      speaker: 'x',
+      output: `${key}.mp3`,
+    });
+    const agent = await connectProcess('v1', user, args);
+    const patience = new AbortController();
+    const lost = agent.call('speak', speech('one'), { signal: patience.signal }).catch(() => 'lost');
+    for (let state: unknown; state !== 'queued';) state = jobsOf(await agent.call('jobs'))[0]?.state;
+    if (which === 'the client gives up') patience.abort();
+    else await agent.kill();
+    expect(await lost).toBe('lost');
+    for (const cut of cuts) cut();
+    const other = which === 'the client gives up' ? agent : await connect('v1', user, args);
+    const refused = await other.call('speak', speech('two'));
+    expect(refused).toMatchObject({ ...useOne, next: { tool: 'speak', arguments: { key: 'one' } } });
+    expect(await other.call('speak', speech('one'))).toMatchObject({
+      charged: 'no',
+      error: { exit_code: 9 },
+    });
+    expect(server.posts()).toBe(1);
+    expect(await other.call('speak', speech('two'))).toMatchObject({ ok: true, charged: 'yes' });
+    expect(server.posts()).toBe(2);
+  },
+);

@@ -6,7 +6,9 @@ import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { paidTools } from '../../src/mcp/paid-tools.ts';
+import type { Job } from '../../src/job.ts';
 import { agentText } from '../../src/mcp/result.ts';
+import { unknownSpeechError } from '../../src/speech/errors.ts';
 import { Root } from '../../src/mcp/tool.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
@@ -26,14 +28,26 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test('the MCP server refuses speech into a folder before it is paid for', async () => {
+test.each([
+  ['audio/', 'output: audio/ is a folder'],
+  ['{id}.mp3', 'output: {id} is not known before the job exists'],
+])('the MCP server refuses speech into the output %s before it is paid for', async (output, message) => {
   const server = await gateway();
   const agent = await connect('v1', await userOf(server.url), args);
-  const order = { key: 'one', text: 'Hello.', output: 'audio/' };
+  const order = { key: 'one', text: 'Hello.', output };
   expect(await agent.call('speak', order)).toMatchObject({
     charged: 'no',
-    error: { code: 'usage', message: expect.stringContaining('output: audio/ is a folder') as string },
+    error: { code: 'usage', message: expect.stringContaining(message) as string },
   });
+  expect(server.posts()).toBe(0);
+});
+
+test('an agent that submits a model of an unknown protocol is told to set the protocol', async () => {
+  const server = await gateway();
+  const agent = await connect('v1', await userOf(server.url), args);
+  const { error } = await agent.call('submit_video', { key: 'one', model: 'zzz', prompt: 'a boat' });
+  expect(error?.message).toContain('No protocol is known for the model');
+  expect(error?.message).toContain('Set protocol to one of: a, b, c.');
   expect(server.posts()).toBe(0);
 });
 
@@ -193,6 +207,15 @@ test.each([
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is returned to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
+});
+
+test('the error for speech in doubt does not suggest another key to an agent, because every key is refused', () => {
+  const job = { id: 'job_1', key: 'one' } as Job;
+  const { message } = unknownSpeechError(job, 'The response was lost');
+  expect(message).toContain(' another --key pays for another take.');
+  expect(agentText(message)).toBe(
+    'The response was lost. The gateway may have accepted and charged job job_1; it is not sent again. If the bill shows no charge, resolve the job as not created. The same command then sends it again.',
+  );
 });
 
 test('the argument descriptions of MCP tools do not mention @FILE, which the tools refuse', () => {

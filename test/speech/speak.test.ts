@@ -14,7 +14,16 @@ import { speak, type SpeechOrder, type SpeechResult } from '../../src/speech/spe
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
 import { end, type Frames, frameText, speechBody } from './frames.ts';
-import { type Answer, depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
+import {
+  type Answer,
+  depsFor,
+  freshFolder,
+  key,
+  names,
+  quickClock,
+  speechServer,
+  type TestDeps,
+} from './harness.ts';
 
 const [one, two] = [Buffer.from('first audio '), Buffer.from('second audio')];
 const body = { req_params: { text: 'Hello there.', audio_params: { format: 'mp3', sample_rate: 24000 } } };
@@ -87,6 +96,41 @@ test('speech is not paid for again under a different key if its outcome did not 
   expect(server.requests).toHaveLength(1);
   await untold.delivered();
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
+});
+
+test.each<[string, Frames]>([
+  ['was cut off', [one]],
+  ['ended with an error frame', [one, { code: 55000000, message: 'no' }]],
+])(
+  'speech that %s is paid for again under a different key only after an agent received the failure',
+  async (_, frames) => {
+    const server = await speechServer(frames, [one, end]);
+    const { run, folder } = await bench(server.url);
+    const agent = (isReported: boolean): object => ({
+      onFailedRun: (record: (isReported: boolean) => Promise<void>) => void record(isReported),
+    });
+    const first = { blockedByAnyDoubt: deadlineIn(0, quickClock()), key: 'one' };
+    const second = { ...first, key: 'two', output: join(folder, 'b.mp3') };
+    const failed = await failure(run(first, agent(false)));
+    expect(failed).toMatchObject({ retry: 'never' });
+    expect(await failure(run(second))).toMatchObject({ code: 'conflict', charged: 'no', job: failed['job'] });
+    expect(await failure(run(first, agent(true)))).toMatchObject({
+      code: failed['code'],
+      job: failed['job'],
+    });
+    expect(server.requests).toHaveLength(1);
+    expect(await run(second)).toMatchObject({ isResumed: false });
+    expect(server.requests).toHaveLength(2);
+  },
+);
+
+test('a failed row of a batch does not block the same speech under a key, because the status of the batch reports it', async () => {
+  const server = await speechServer([one], [one, end]);
+  const { run, folder } = await bench(server.url);
+  const unreported = { onFailedRun: (record: (isReported: boolean) => Promise<void>) => void record(false) };
+  expect(await failure(run({ key: 'clips/1' }, unreported))).toMatchObject(incomplete);
+  const agent = { blockedByAnyDoubt: { remainingMs: () => 0 }, key: 'two', output: join(folder, 'b.mp3') };
+  expect(await run(agent)).toMatchObject({ isResumed: false });
 });
 
 test('a speech submission in doubt blocks every variant of its request, and the key of a finished job cannot be used for a different file format', async () => {

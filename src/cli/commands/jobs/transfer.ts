@@ -114,8 +114,9 @@ async function importReservations(
   entries: readonly Entry[],
   eventsOf: EventsOf,
 ): Promise<void> {
-  const [{ addReservations }, { damagedJob, foldJob }] = await Promise.all([
+  const [{ addReservations }, { damagedJob }, { foldJob }] = await Promise.all([
     import('../../../flows/copy-state.ts'),
+    import('../../../ledger/event-log.ts'),
     import('../../../ledger/fold.ts'),
   ]);
   const at = new Date().toISOString();

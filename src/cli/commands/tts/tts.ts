@@ -8,7 +8,6 @@ import {
   addCallOptions,
   addOutputOptions,
   checkFileOptions,
-  checkNoTemplate,
   checkStdout,
   jobOptions,
   markOption,
@@ -20,6 +19,7 @@ import {
 import { xApiKey } from '../../../exchange.ts';
 import { checkKeyName } from '../../../jobs/ref.ts';
 import { speechFlags } from '../../../speech/flags.ts';
+import { checkNoTemplate } from '../../../store-url.ts';
 
 /** Adds the flags of `mgw tts`. */
 function addTtsOptions(command: Command): void {
@@ -70,7 +70,7 @@ export function registerTts(command: Command, run: Run): void {
 async function tts(context: Context, text: string | undefined, options: TtsOptions): Promise<Outcome> {
   checkKeyName(options.key, options.new);
   checkStdout(context, options);
-  checkNoTemplate(options);
+  checkNoTemplate('--output', options.output);
   checkFileOptions(options);
   const { deliverSpeech, prepareSpeech } = await import('./speech.ts');
   const speech = await prepareSpeech(context, text, options);

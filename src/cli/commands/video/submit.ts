@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
-import { systemCode, localError, usageError } from '../../../errors.ts';
-import { isFolder, makeFolder } from '../../../files/make-folder.ts';
-import type { Target } from '../../../jobs/output.ts';
-import { isObjectUrl } from '../../../store-url.ts';
+import { join } from 'node:path';
+import { systemCode, usageError } from '../../../errors.ts';
+import { makeFolder } from '../../../files/make-folder.ts';
+import { checkNoTemplate } from '../../../store-url.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
@@ -25,7 +24,6 @@ import {
   addWaitOptions,
   bodyOptions,
   checkFileOptions,
-  checkNoTemplate,
   checkStdout,
   jobOptions,
   noCheckOption,
@@ -102,7 +100,7 @@ async function submitCommand(
   const { key, new: fresh = false, force = false, sidecar = false, strict, mark, budget } = typedOptions;
   checkKeyName(key, typedOptions.new);
   checkStdout(context, typedOptions);
-  checkNoTemplate(typedOptions, true);
+  checkNoTemplate('--output', typedOptions.output, true);
   checkFileOptions(typedOptions);
   for (const text of [prompt, typedOptions.prompt]) if (text !== undefined) await typedText(text);
   const settings = await context.settings();
@@ -128,13 +126,13 @@ async function submitCommand(
     const query = { protocol: protocol.name, model: protocol.modelOf(body), body };
     return withCost(dryRun(exchange, video.protocol.auth, settings), [query], context);
   }
-  const target = await inFolder(targetOf(options));
-  const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
-  const deps = await context.jobDeps();
-  const [{ submitVideo }, { deliveredOutcome, submitHooks }] = await Promise.all([
+  const [{ submitVideo, inFolder }, { deliveredOutcome, submitHooks }] = await Promise.all([
     import('../../../flows/submit-video.ts'),
     import('./delivered.ts'),
   ]);
+  const target = await inFolder(targetOf(options));
+  const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
+  const deps = await context.jobDeps();
   const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
   const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
@@ -152,23 +150,6 @@ async function noteOnce(context: Context, text: string): Promise<void> {
     if (systemCode(error) === 'EEXIST') return;
   }
   context.progress.note(text);
-}
-
-/**
- * If the output is a folder, returns a target named after the job's id, as `fetch` does. Creates a missing folder
- * before anything is paid for.
- * @throws MgwError('local_io') if the folder cannot be created.
- */
-async function inFolder(target: Target | undefined): Promise<Target | undefined> {
-  if (target === undefined || target.kind === 'stdout' || isObjectUrl(target.path)) return target;
-  const { path } = target;
-  const isFolderPath = /[\\/]$/.test(path);
-  if (!isFolderPath && !isFolder(path)) return target;
-  if (isFolderPath)
-    await makeFolder(resolve(path), 0o777).catch((error: unknown) => {
-      throw localError(error, path, 'no');
-    });
-  return { kind: 'file', path: join(path, '{id}.mp4') };
 }
 
 /** The options that determine the protocol. */
