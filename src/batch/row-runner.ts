@@ -43,7 +43,7 @@ export interface WorkerWatcher {
 /** A run's options. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
-  /** Returns the next retry of a row whose result is gone, if the command allows one. */
+  /** Returns the next retry of a row that an earlier run paid for and whose result is gone, if the command allows one. */
   nextRetry?: RowSelection['nextRetry'];
   /** Whether to stop after a single row that is in doubt or could not reach the gateway, until a row succeeds. */
   stopsAtFirstFailure?: boolean;
@@ -202,8 +202,8 @@ export class BatchRun {
           !this.isOver
         )
           continue;
-        const nextTake =
-          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry?.(planned) : undefined;
+        const isGone = error.exitCode === exitCodes.incomplete;
+        const nextTake = isGone && !isPaid && !this.isOver ? nextRetry?.(planned) : undefined;
         if (nextTake === undefined) return { planned, job: error.job, files: [], isPaid, error };
         planned = nextTake;
       } finally {

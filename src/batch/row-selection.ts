@@ -94,9 +94,10 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned, paths) : withNextTake(planned);
     },
-    // Retries the row only once, even if the result of the retry is gone too.
+    // Retries the row only once, even if the result of the retry is gone too. A row that was refused or never sent has
+    // no earlier result to remake.
     nextRetry: (planned) =>
-      ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
+      ids !== undefined && planned.state === 'running' ? withNextTake(planned) : undefined,
   };
 }
 

@@ -619,6 +619,15 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
+
+  it.each(['refuse', 'limit'] as const)('is paid for once by a retry of a row after %s', async (kind) => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    scene.gateway.judge = () => ({ kind });
+    await scene.batch('run', file, '--retries', '0');
+    scene.gateway.judge = () => void scene.gateway.gone.add('task-1').add('task-2');
+    expect(await scene.batch('retry', file, '--id', 'a')).toMatchObject({ code: 11 });
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
 });
 
 it('a finished row whose task has expired is reported at once, with the retry that remakes it', async () => {
