@@ -1,4 +1,5 @@
-import { add, type Decimal, zero } from '../decimal.ts';
+import { add, type Decimal, parseDecimal, zero } from '../decimal.ts';
+import { exitCodes } from '../errors.ts';
 import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import type { Plan } from './plan.ts';
@@ -139,7 +140,8 @@ export class UnpaidRows {
   readonly #choice: RowSelection;
   /** The highest cost of each unpaid row, by id. */
   readonly #costs = new Map<string, Decimal>();
-  readonly #paidAgain = new Set<string>();
+  /** The highest cost of each row that this run has paid for and that the same command would pay for again, by id. */
+  readonly #paidAgain = new Map<string, Decimal>();
   readonly #ended = new Set<string>();
 
   constructor(choice: RowSelection) {
@@ -164,8 +166,12 @@ export class UnpaidRows {
     if (isPaid || isAccepted || state === 'unknown') this.#costs.delete(id);
     // A budget may refuse the retry of a row whose paid result is gone.
     else if (error.budget !== undefined) this.#costs.set(id, this.#costs.get(id) ?? zero);
-    const next = isPaid ? this.#choice.rowToRun({ ...planned, state }, take.number) : undefined;
-    if (next !== undefined && next.take.number > take.number) this.#paidAgain.add(id);
+    if (!isPaid) return;
+    const row = { ...planned, state };
+    const retry = error?.exitCode === exitCodes.incomplete ? this.#choice.nextRetry?.(row) : undefined;
+    const next = retry ?? this.#choice.rowToRun(row, take.number);
+    if (next !== undefined && next.take.number > take.number)
+      this.#paidAgain.set(id, parseDecimal(job?.cost?.at_most ?? '0'));
   }
 
   /** The ids of the unpaid rows. */
@@ -181,6 +187,11 @@ export class UnpaidRows {
   /** The highest cost of the unpaid rows. */
   get cost(): Decimal {
     return [...this.#costs.values()].reduce(add, zero);
+  }
+
+  /** The highest cost of the unpaid rows and of the rows that the same command would pay for again. */
+  get costWithPaidAgain(): Decimal {
+    return [...this.#paidAgain.values()].reduce(add, this.cost);
   }
 
   /** Whether the same command would pay again for the given row, or for any row, that it has paid for. */

@@ -168,9 +168,8 @@ export class BatchReport {
     context.progress.note(summary);
     const limit = neededLimit(stopError, this.#unpaid.cost);
     const budget = stopError?.budget?.name.startsWith('batch ') ? limit : undefined;
-    const unfinished = this.#unfinished
-      .sort((one, other) => one.line - other.line)
-      .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
+    const retryBudget = budget && neededLimit(stopError, this.#unpaid.costWithPaidAgain);
+    const unfinished = this.#unfinishedRows(budget, retryBudget);
     // Omits the rows that the error's own command covers, and those that it must not pay for again.
     const reportable =
       stopError?.budget === undefined
@@ -210,6 +209,15 @@ export class BatchReport {
         }),
       exitCode: exitCode === exitCodes.ok && unfinished.length > 0 ? exitCodes.partial : exitCode,
     };
+  }
+
+  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid again.
+  #unfinishedRows(budget: string | undefined, retryBudget: string | undefined): UnfinishedRow[] {
+    const limitOf = (row: UnfinishedRow): string | undefined =>
+      row.isOverBudget ? budget : this.#unpaid.isPaidAgain(row.id) ? retryBudget : undefined;
+    return this.#unfinished
+      .sort((one, other) => one.line - other.line)
+      .map((row) => ({ ...row, next: withBudget(row.next, limitOf(row)) }));
   }
 
   // A row that is paid for and saved is done even if its file differs from the request: no run pays for it again.
