@@ -3,10 +3,9 @@ import type { Job } from '../job.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { runRow, type RowOptions } from './run-row.ts';
+import { isOwnOutputError, runRow, type RowOptions } from './run-row.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
-import type { Row } from './manifest/row.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowSelection } from './row-selection.ts';
@@ -72,6 +71,8 @@ export class BatchRun {
   #endedCount = 0;
   #consecutiveFailures = 0;
   #fatalError: MgwError | undefined;
+  /** Whether the run still continues paid rows if it has stopped. */
+  #continuesPaid = true;
 
   /** @param onDone called for each done row after its last event is recorded */
   constructor(
@@ -98,32 +99,45 @@ export class BatchRun {
     return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }
 
+  /**
+   * Whether the run has stopped starting rows in the given state. Paid rows send nothing, so an error that only affects
+   * submissions does not stop them.
+   */
+  isOverFor(state: RowState): boolean {
+    const isResumed = state === 'running' && this.#continuesPaid && !this.#deps.signals.soft.aborted;
+    return this.isOver && !isResumed;
+  }
+
   /** Stops starting rows because of an error. An earlier error takes precedence. */
   stop(error: MgwError): void {
+    this.#continuesPaid &&= ['balance', 'budget', 'submit_unknown'].includes(error.code);
     this.#fatalError ??= error;
   }
 
-  /** Starts a row as soon as a slot is free. Does nothing if the run has stopped. Never throws. */
+  /** Starts a row as soon as a slot is free. Does nothing if the run has stopped for its state. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
-    const [slot] = await this.slots(1);
+    const [slot] = await this.slots(1, planned.state);
     if (slot !== undefined) this.start(planned, slot);
   }
 
-  /** Waits for a free slot and takes up to `max` slots, or none if the run has stopped. Never throws. */
-  async slots(max: number): Promise<Slot[]> {
+  /**
+   * Waits for a free slot and takes up to `max` slots for rows in the given state. Takes none if the run has stopped for
+   * that state. Never throws.
+   */
+  async slots(max: number, state: RowState = 'new'): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
-    while (capacity() <= 0 && !this.isOver) await this.nextEnd();
-    if (this.isOver) return [];
+    while (capacity() <= 0 && !this.isOverFor(state)) await this.nextEnd();
+    if (this.isOverFor(state)) return [];
     if (pace.delayMs > timeoutMs) {
-      this.#fatalError = rateLimitedError(pace.delayMs);
+      this.stop(rateLimitedError(pace.delayMs));
       return [];
     }
     const { soft } = this.#deps.signals;
     try {
       const count = await pace.enter(soft, Math.min(max, capacity()));
       const slots = Array.from({ length: count }, () => new Slot(pace, true));
-      if (!this.isOver) return slots;
+      if (!this.isOverFor(state)) return slots;
       for (const slot of slots) slot.leave();
     } catch (error) {
       if (!soft.aborted) this.stop(toMgwError(error));
@@ -234,18 +248,6 @@ export class BatchRun {
     const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }
-}
-
-/**
- * Whether the error concerns only the row's own `output`, for example because the path is a folder or leads through a
- * file or a link.
- */
-export function isOwnOutputError(
-  { row }: { row: Pick<Row, 'output'> },
-  { code, retry, charged, isOfInput }: MgwError,
-): boolean {
-  if (row.output === undefined || isOfInput) return false;
-  return code === 'local_io' && charged === 'no' && retry === 'never';
 }
 
 function rateLimitedError(ms: number): MgwError {

@@ -777,6 +777,28 @@ describe('the budget of a batch', () => {
     expect(await scene.batch('retry', file, '--budget', '3', '--changed')).toMatchObject({ code: 0 });
   });
 
+  it.each([
+    ['a low budget', 1, undefined],
+    ['an empty balance', 9, { kind: 'forbid', message: 'insufficient balance' }],
+    ['rows in doubt', 9, { kind: 'lose' }],
+  ] as const)(
+    'still saves a row that is already paid for after %s stops the others',
+    async (_, budget, deed) => {
+      const file = scene.file('m.csv', clips(['a', 'a boat']));
+      scene.gateway.polls = Infinity;
+      await scene.batch('run', file, '--budget', '1', '--timeout', '1s');
+      scene.gateway.polls = 1;
+      scene.gateway.judge = () => deed;
+      const others = Array.from({ length: 6 }, (__, n): [string, string] => [`n${n}`, `boat ${n}`]);
+      scene.file('m.csv', clips(...others, ['a', 'a boat']));
+      const limits = ['--budget', String(budget), '--concurrency', '1'];
+      const { error, batch } = await scene.read('run', file, ...limits);
+      expect({ error, states: batch.states }).toMatchObject({ error: {}, states: { done: 1 } });
+      expect(batch.states['running']).toBe(0);
+      expect(charges()).toMatchObject({ 'a boat': 1 });
+    },
+  );
+
   it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a boat', { kind: 'lose' });

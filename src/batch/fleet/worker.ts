@@ -3,8 +3,8 @@ import { exitCodes, messageOf, toMgwError, type MgwError } from '../../errors.ts
 import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
-import { BatchRun, isOwnOutputError } from '../row-runner.ts';
-import type { RunWatcher, WorkerWatcher } from '../row-runner.ts';
+import { BatchRun, type RunWatcher, type WorkerWatcher } from '../row-runner.ts';
+import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
