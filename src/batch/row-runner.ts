@@ -15,6 +15,8 @@ import { isKeyRefused, type RowEnd } from './row-state.ts';
 export interface RunWatcher {
   began(planned: PlannedRow): void;
   updated(planned: PlannedRow, job: Job): void;
+  /** Called when the gateway accepts a submission of this run. */
+  accepted?: () => void;
   /** Resolves when the outcome is recorded. Only then is the row treated as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
@@ -44,7 +46,7 @@ export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row that an earlier run paid for and whose result is gone, if the command allows one. */
   nextRetry?: RowSelection['nextRetry'];
-  /** Whether to stop after a single row that is in doubt or could not reach the gateway, until a row succeeds. */
+  /** Whether to stop after a single row that is in doubt or could not reach the gateway, until a row is accepted. */
   stopsAtFirstFailure?: boolean;
 }
 
@@ -69,7 +71,9 @@ export class BatchRun {
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
-  #consecutiveFailures = 0;
+  /** The numbers of rows that ended in doubt or without a connection since the gateway last accepted a submission. */
+  #doubts = 0;
+  #disconnected = 0;
   #fatalError: MgwError | undefined;
   /** Whether the run still continues paid rows if it has stopped. */
   #continuesPaid = true;
@@ -85,7 +89,7 @@ export class BatchRun {
     this.#options = options;
     this.#watcher = watcher;
     this.#onDone = onDone;
-    if (options.stopsAtFirstFailure) this.#consecutiveFailures = maxConsecutiveFailures - 1;
+    if (options.stopsAtFirstFailure) this.#doubts = maxConsecutiveFailures - 1;
     this.#signals = new RowSignals(deps.signals);
   }
 
@@ -128,11 +132,8 @@ export class BatchRun {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
     while (capacity() <= 0 && !this.isOverFor(state)) await this.nextEnd();
+    if (!this.isOver && pace.delayMs > timeoutMs) this.stop(rateLimitedError(pace.delayMs));
     if (this.isOverFor(state)) return [];
-    if (pace.delayMs > timeoutMs) {
-      this.stop(rateLimitedError(pace.delayMs));
-      return [];
-    }
     const { soft } = this.#deps.signals;
     try {
       const count = await pace.enter(soft, Math.min(max, capacity()));
@@ -194,7 +195,9 @@ export class BatchRun {
     let isPaid = false;
     const onPaid = (): void => {
       isPaid = true;
-      this.#consecutiveFailures = 0;
+      this.#doubts = 0;
+      this.#disconnected = 0;
+      this.#watcher.accepted?.();
     };
     for (;;) {
       const endedBefore = this.#endedCount;
@@ -229,8 +232,9 @@ export class BatchRun {
   #checkFatal({ planned, error }: RowEnd): void {
     const isUnreachable = error?.exitCode === exitCodes.unavailable && error.code === 'unreachable';
     const isInDoubt = error?.exitCode === exitCodes.unknown && error.charged === 'maybe';
-    if (isUnreachable || isInDoubt) this.#consecutiveFailures += 1;
-    else this.#consecutiveFailures = 0;
+    if (isInDoubt) this.#doubts += 1;
+    // A row that only resumes a task shows that the gateway responds, but not that it accepts submissions.
+    else this.#disconnected = isUnreachable ? this.#disconnected + 1 : 0;
     if (error === undefined) return;
     const isFatal =
       isKeyRefused(error) ||
@@ -244,7 +248,7 @@ export class BatchRun {
       // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
     if (isFatal) this.stop(error);
-    if (this.#consecutiveFailures < maxConsecutiveFailures) return;
+    if (this.#doubts + this.#disconnected < maxConsecutiveFailures) return;
     const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }

@@ -348,6 +348,18 @@ describe('a gateway that loses the responses', () => {
   });
 });
 
+it('a batch run stops after five rows in doubt even if it has saved rows that were already paid for', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  scene.gateway.polls = Infinity;
+  await scene.batch('run', file, '--timeout', '1s');
+  scene.gateway.polls = 1;
+  const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
+  scene.file('m.csv', clips(...rows.slice(0, 4), ['a', 'a boat'], ...rows.slice(4)));
+  scene.gateway.judge = () => ({ kind: 'lose' });
+  expect(await scene.batch('run', file, '--concurrency', '1')).toMatchObject({ code: 11 });
+  expect(scene.gateway.posts()).toHaveLength(1 + 5);
+});
+
 it('a batch run continues if the gateway accepts a row between those whose responses it loses', async () => {
   const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
   const file = scene.file('m.csv', clips(...rows));

@@ -118,16 +118,15 @@ export class Worker {
 
   async #work(queued: QueuedBatch): Promise<void> {
     const opened = { ...(await this.#options.open(queued)), queued };
-    const { batch, job } = opened;
     const options = { ...opened.options, stopsAtFirstFailure: this.#inDoubt.has(queued.name) };
     const rows = new Map<string, ClaimedRow>();
     // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
-    const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
+    const run = new BatchRun(opened.job, options, this.#watcherOf(opened.batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
-        // Runs one row at a time until the gateway responds to one.
+        // Runs one row at a time until the gateway accepts one.
         const isInDoubt = this.#inDoubt.has(queued.name);
         if (isInDoubt && !run.isIdle) await run.nextEnd();
         if (this.#claimedCount >= this.#options.concurrency) {
@@ -229,9 +228,12 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        if (job.handle !== undefined) this.#inDoubt.delete(batch.name);
         if (job.state !== 'succeeded') this.#idle.setStuck(batch.name, false);
         this.#watcher.updated(planned, job);
+      },
+      accepted: () => {
+        this.#inDoubt.delete(batch.name);
+        this.#idle.setStuck(batch.name, false);
       },
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {

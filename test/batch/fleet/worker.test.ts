@@ -627,6 +627,52 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.posts()).toHaveLength(6);
   });
 
+  it('a worker that rows in doubt have stopped still pauses after each one if it resumes an accepted row', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    const row = (id: string): [string, string] => [id, `boat ${id}`];
+    writeFileSync(file, clips(row('accepted')));
+    gateway.polls = Infinity;
+    await runHereAs(here, ['batch', 'run', file, ...machines.output, '--timeout', '1s']);
+    gateway.polls = 1;
+    gateway.judge = () => ({ kind: 'lose' });
+    writeFileSync(file, clips(...[0, 1, 2, 3, 4, 'accepted', 5, 6, 7, 8, 9].map((id) => row(String(id)))));
+    await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '1']);
+    const worker = ['worker', ...machines.output, '--max-idle', '65s'];
+    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const pauses = stderr.match(/Retrying in 60 s/g)?.length ?? 0;
+    expect(pauses, stderr).toBeGreaterThan(1);
+    expect(gateway.posts()).toHaveLength(1 + 5 + pauses - 1);
+    expect(gateway.charges.get('boat accepted')).toBe(1);
+  });
+
+  it('a worker that rows in doubt have stopped runs speech in parallel again once a row is accepted', async () => {
+    const file = join(machines.shared, 'clips.jsonl');
+    const rows = Array.from({ length: 9 }, (_, n) => ({ protocol: 'tts', text: `boat ${n}`, id: `r${n}` }));
+    writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '2']);
+    let release: () => void = () => undefined;
+    const until = new Promise<void>((resolve) => (release = resolve));
+    gateway.judge = () => {
+      const sent = gateway.posts().length;
+      if (sent <= 6) return { kind: 'lose' };
+      if (sent === 9) release();
+      return sent === 8 ? { kind: 'wait', until } : undefined;
+    };
+    const worker = [
+      'worker',
+      ...machines.output,
+      '--concurrency',
+      '2',
+      '--max-idle',
+      '65s',
+      '--timeout',
+      '5m',
+    ];
+    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect(status.json, stderr).toMatchObject({ batch: { states: { done: 3, unknown: 6 } } });
+  });
+
   it("a worker uses the enqueuing machine's defaults, not its own", async () => {
     const rows = [
       { id: 'shown', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a paper hat' },
