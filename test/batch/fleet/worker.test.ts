@@ -571,6 +571,23 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
   });
 
+  it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
+    const user = machines.machine();
+    await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    const file = machines.manifest(5);
+    await runHereAs(user, ['batch', 'enqueue', file]);
+    const run = ['batch', 'run', file, ...machines.output, '--concurrency', '1', '--budget'];
+    expect((await runHereAs(user, [...run, '1'])).code).toBe(12);
+    const worker = ['worker', ...machines.output, '--poll-interval', '10ms', '--max-idle'];
+    expect((await runHereAs(user, [...worker, '400ms'])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(1);
+    await place.query('update mgw.batch_rows set not_before = null');
+    expect((await runHereAs(user, [...run, '2'])).code).toBe(12);
+    expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '2' });
+    expect((await runHereAs(user, [...worker, '400ms'])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(2);
+  });
+
   it.each(['run', 'enqueue'])(
     'a budget that `batch %s` sets applies to later runs and to the queue on every machine',
     async (command) => {
