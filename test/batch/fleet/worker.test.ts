@@ -588,6 +588,21 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.posts()).toHaveLength(2);
   });
 
+  it('batch enqueue uses the budget of the last run rather than that of a YAML file', async () => {
+    await runHereAs(here, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    const file = join(machines.shared, 'clips.yaml');
+    const rows = ['a', 'b'].map(
+      (id) => `{id: ${id}, model: vendor-h3-mini, duration: 5, prompt: boat ${id}}`,
+    );
+    writeFileSync(file, `budget: 50\nrows: [${rows.join(', ')}]\n`);
+    const run = ['batch', 'run', file, ...machines.output, '--concurrency', '1', '--budget', '1'];
+    expect((await runHereAs(here, run)).code).toBe(12);
+    for (const expected of ['budget 1,', 'budget 1,'])
+      expect((await runHereAs(here, ['batch', 'enqueue', file])).stderr).toContain(expected);
+    expect((await runHereAs(here, ['worker', ...machines.output, ...quick])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
   it.each(['run', 'enqueue'])(
     'a budget that `batch %s` sets applies to later runs and to the queue on every machine',
     async (command) => {
