@@ -654,6 +654,35 @@ it('a finished row whose task has expired is reported at once, with the retry th
   });
 });
 
+it('a retry suggests only commands for its own rows, and one command for those that are in progress', async () => {
+  const rows = ['a', 'b', 'c', 'd', 'e'].map((id): [string, string] => [id, `boat ${id}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  scene.gateway.polls = Infinity;
+  scene.gateway.judge = (prompt) => (prompt === 'boat c' ? { kind: 'refuse' } : undefined);
+  const retry = ['retry', file, '--id', 'a', '--id', 'b', '--id', 'c', '--timeout', '20s'] as const;
+  const { json, stderr } = await scene.batch(...retry, '--json');
+  const ended = (json as unknown as BatchJson).rows;
+  expect(ended).toHaveLength(3);
+  for (const { id, next } of ended) expect(next.slice(-2)).toEqual(['--id', id]);
+  expect(stderr.match(/^→ .*$/gm)).toEqual([expect.stringMatching(/ retry .*--id a --id b --id c$/)]);
+  scene.gateway.polls = 1;
+  scene.gateway.judge = () => undefined;
+  const [, command = ''] = /^→ mgw (.*)$/m.exec(stderr) ?? [];
+  expect(await runHereAs(scene.user, command.split(' '))).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'boat a': 1, 'boat b': 1, 'boat c': 1 });
+});
+
+it('a retry whose download is damaged suggests a command that saves the result at no charge', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  const whole = scene.gateway.videoOf;
+  scene.gateway.videoOf = () => Buffer.from('<html>busy</html>');
+  const { rows } = await scene.read('retry', file, '--id', 'a');
+  scene.gateway.videoOf = whole;
+  expect(await runHereAs(scene.user, rows[0]?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+  expect((await scene.read('status', file)).rows).toMatchObject([{ state: 'done' }, { state: 'new' }]);
+  expect(charges()).toEqual({ 'a boat': 1 });
+});
+
 it('a retry of failed rows reports a failed row that was changed, and does not remake it', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   once('a boat', { kind: 'doom' });

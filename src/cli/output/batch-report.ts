@@ -18,13 +18,12 @@ import {
   planView,
   rowView,
   explainSkipped,
-  withBudget,
   isOverBudget,
   failureText,
 } from './plan.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
-import { commandWithGlobals } from '../../flows/next.ts';
+import { commandWithGlobals, withBudget } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
