@@ -3,10 +3,9 @@ import type { Job } from '../job.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { runRow, type RowOptions } from './run-row.ts';
+import { isOwnOutputError, runRow, type RowOptions } from './run-row.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
-import type { Row } from './manifest/row.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowSelection } from './row-selection.ts';
@@ -16,6 +15,8 @@ import { isKeyRefused, type RowEnd } from './row-state.ts';
 export interface RunWatcher {
   began(planned: PlannedRow): void;
   updated(planned: PlannedRow, job: Job): void;
+  /** Called when the gateway accepts a submission of this run. */
+  accepted?: () => void;
   /** Resolves when the outcome is recorded. Only then is the row treated as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
@@ -43,7 +44,7 @@ export interface WorkerWatcher {
 /** A run's options. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
-  /** Returns the next retry of a row whose result is gone, if the command allows one. */
+  /** Returns the next retry of a row that an earlier run paid for and whose result is gone, if the command allows one. */
   nextRetry?: RowSelection['nextRetry'];
   /** Whether one row in doubt or without a connection stops the run, unless a row of the run was accepted before. */
   stopsAtFirstFailure?: boolean;
@@ -70,8 +71,12 @@ export class BatchRun {
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
-  #consecutiveFailures = 0;
+  /** The numbers of rows that ended in doubt or without a connection since the gateway last accepted a submission. */
+  #doubts = 0;
+  #disconnected = 0;
   #fatalError: MgwError | undefined;
+  /** Whether the run still continues paid rows if it has stopped. */
+  #continuesPaid = true;
 
   /** @param onDone called for each done row after its last event is recorded */
   constructor(
@@ -84,7 +89,7 @@ export class BatchRun {
     this.#options = options;
     this.#watcher = watcher;
     this.#onDone = onDone;
-    if (options.stopsAtFirstFailure) this.#consecutiveFailures = maxConsecutiveFailures - 1;
+    if (options.stopsAtFirstFailure) this.#doubts = maxConsecutiveFailures - 1;
     this.#signals = new RowSignals(deps.signals);
   }
 
@@ -98,32 +103,42 @@ export class BatchRun {
     return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }
 
+  /**
+   * Whether the run has stopped starting rows in the given state. Paid rows send nothing, so an error that only affects
+   * submissions does not stop them.
+   */
+  isOverFor(state: RowState): boolean {
+    const isResumed = state === 'running' && this.#continuesPaid && !this.#deps.signals.soft.aborted;
+    return this.isOver && !isResumed;
+  }
+
   /** Stops starting rows because of an error. An earlier error takes precedence. */
   stop(error: MgwError): void {
+    this.#continuesPaid &&= ['balance', 'budget', 'submit_unknown'].includes(error.code);
     this.#fatalError ??= error;
   }
 
-  /** Starts a row as soon as a slot is free. Does nothing if the run has stopped. Never throws. */
+  /** Starts a row as soon as a slot is free. Does nothing if the run has stopped for its state. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
-    const [slot] = await this.slots(1);
+    const [slot] = await this.slots(1, planned.state);
     if (slot !== undefined) this.start(planned, slot);
   }
 
-  /** Waits for a free slot and takes up to `max` slots, or none if the run has stopped. Never throws. */
-  async slots(max: number): Promise<Slot[]> {
+  /**
+   * Waits for a free slot and takes up to `max` slots for rows in the given state. Takes none if the run has stopped for
+   * that state. Never throws.
+   */
+  async slots(max: number, state: RowState = 'new'): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
-    while (capacity() <= 0 && !this.isOver) await this.nextEnd();
-    if (this.isOver) return [];
-    if (pace.delayMs > timeoutMs) {
-      this.#fatalError = rateLimitedError(pace.delayMs);
-      return [];
-    }
+    while (capacity() <= 0 && !this.isOverFor(state)) await this.nextEnd();
+    if (!this.isOver && pace.delayMs > timeoutMs) this.stop(rateLimitedError(pace.delayMs));
+    if (this.isOverFor(state)) return [];
     const { soft } = this.#deps.signals;
     try {
       const count = await pace.enter(soft, Math.min(max, capacity()));
       const slots = Array.from({ length: count }, () => new Slot(pace, true));
-      if (!this.isOver) return slots;
+      if (!this.isOverFor(state)) return slots;
       for (const slot of slots) slot.leave();
     } catch (error) {
       if (!soft.aborted) this.stop(toMgwError(error));
@@ -180,7 +195,9 @@ export class BatchRun {
     let isPaid = false;
     const onPaid = (): void => {
       isPaid = true;
-      this.#consecutiveFailures = 0;
+      this.#doubts = 0;
+      this.#disconnected = 0;
+      this.#watcher.accepted?.();
     };
     for (;;) {
       const endedBefore = this.#endedCount;
@@ -202,8 +219,8 @@ export class BatchRun {
           !this.isOver
         )
           continue;
-        const nextTake =
-          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry?.(planned) : undefined;
+        const isGone = error.exitCode === exitCodes.incomplete;
+        const nextTake = isGone && !isPaid && !this.isOver ? nextRetry?.(planned) : undefined;
         if (nextTake === undefined) return { planned, job: error.job, files: [], isPaid, error };
         planned = nextTake;
       } finally {
@@ -215,8 +232,9 @@ export class BatchRun {
   #checkFatal({ planned, error }: RowEnd): void {
     const isUnreachable = error?.exitCode === exitCodes.unavailable && error.code === 'unreachable';
     const isInDoubt = error?.exitCode === exitCodes.unknown && error.charged === 'maybe';
-    if (isUnreachable || isInDoubt) this.#consecutiveFailures += 1;
-    else this.#consecutiveFailures = 0;
+    if (isInDoubt) this.#doubts += 1;
+    // A row that only resumes a task shows that the gateway responds, but not that it accepts submissions.
+    else this.#disconnected = isUnreachable ? this.#disconnected + 1 : 0;
     if (error === undefined) return;
     const isFatal =
       isKeyRefused(error) ||
@@ -230,22 +248,10 @@ export class BatchRun {
       // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
     if (isFatal) this.stop(error);
-    if (this.#consecutiveFailures < maxConsecutiveFailures) return;
+    if (this.#doubts + this.#disconnected < maxConsecutiveFailures) return;
     const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }
-}
-
-/**
- * Whether the error concerns only the row's own `output`, for example because the path is a folder or leads through a
- * file or a link.
- */
-export function isOwnOutputError(
-  { row }: { row: Pick<Row, 'output'> },
-  { code, retry, charged, isOfInput }: MgwError,
-): boolean {
-  if (row.output === undefined || isOfInput) return false;
-  return code === 'local_io' && charged === 'no' && retry === 'never';
 }
 
 function rateLimitedError(ms: number): MgwError {

@@ -1,4 +1,5 @@
-import { add, type Decimal, zero } from '../decimal.ts';
+import { add, type Decimal, parseDecimal, zero } from '../decimal.ts';
+import { exitCodes } from '../errors.ts';
 import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import type { Plan } from './plan.ts';
@@ -94,9 +95,10 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned, paths) : withNextTake(planned);
     },
-    // Retries the row only once, even if the result of the retry is gone too.
+    // Retries the row only once, even if the result of the retry is gone too. A row that was refused or never sent has
+    // no earlier result to remake.
     nextRetry: (planned) =>
-      ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
+      ids !== undefined && planned.state === 'running' ? withNextTake(planned) : undefined,
   };
 }
 
@@ -138,7 +140,8 @@ export class UnpaidRows {
   readonly #choice: RowSelection;
   /** The highest cost of each unpaid row, by id. */
   readonly #costs = new Map<string, Decimal>();
-  readonly #paidAgain = new Set<string>();
+  /** The highest cost of each row that this run has paid for and that the same command would pay for again, by id. */
+  readonly #paidAgain = new Map<string, Decimal>();
   readonly #ended = new Set<string>();
 
   constructor(choice: RowSelection) {
@@ -163,8 +166,12 @@ export class UnpaidRows {
     if (isPaid || isAccepted || state === 'unknown') this.#costs.delete(id);
     // A budget may refuse the retry of a row whose paid result is gone.
     else if (error.budget !== undefined) this.#costs.set(id, this.#costs.get(id) ?? zero);
-    const next = isPaid ? this.#choice.rowToRun({ ...planned, state }, take.number) : undefined;
-    if (next !== undefined && next.take.number > take.number) this.#paidAgain.add(id);
+    if (!isPaid) return;
+    const row = { ...planned, state };
+    const retry = error?.exitCode === exitCodes.incomplete ? this.#choice.nextRetry?.(row) : undefined;
+    const next = retry ?? this.#choice.rowToRun(row, take.number);
+    if (next !== undefined && next.take.number > take.number)
+      this.#paidAgain.set(id, parseDecimal(job?.cost?.at_most ?? '0'));
   }
 
   /** The ids of the unpaid rows. */
@@ -182,9 +189,12 @@ export class UnpaidRows {
     return [...this.#costs.values()].reduce(add, zero);
   }
 
-  /**
-   * Whether repeating the command would pay again for a row that it has paid for: the given row, or by default any row.
-   */
+  /** The highest cost of the unpaid rows and of the rows that the same command would pay for again. */
+  get costWithPaidAgain(): Decimal {
+    return [...this.#paidAgain.values()].reduce(add, this.cost);
+  }
+
+  /** Whether the same command would pay again for the given row, or for any row, that it has paid for. */
   isPaidAgain(id?: string): boolean {
     return id === undefined ? this.#paidAgain.size > 0 : this.#paidAgain.has(id);
   }

@@ -150,12 +150,12 @@ async function beginInOrder(
   let unread = chosen.size;
   for await (const item of manifest.items((_, index) => !chosen.has(index))) {
     for (let next = order.next(); next !== undefined && !run.isOver; next = order.next()) await begin(next);
-    if (run.isOver) break;
+    if (run.isOverFor('running')) break;
     const found = 'row' in item ? chosen.get(item.row.index) : undefined;
     if (!('row' in item) || found === undefined) continue;
     const { row, record } = item;
     const waiting = { row, chosen: found, cacheKey: known?.contentHash(record) };
-    if (!order.hasToWait(waiting)) await begin(waiting);
+    if (!run.isOverFor(found.state) && !order.hasToWait(waiting)) await begin(waiting);
     unread -= 1;
     if (unread === 0) break;
   }

@@ -104,3 +104,15 @@ function checkFolder(root: string, folder: string): void {
     throw new MgwError('local_io', text, { charged: 'no', retry: 'never' });
   }
 }
+
+/**
+ * Whether the error concerns only the row's own `output`, for example because the path is a folder or leads through a
+ * file or a link.
+ */
+export function isOwnOutputError(
+  { row }: { row: Pick<PlannedRow['row'], 'output'> },
+  { code, retry, charged, isOfInput }: MgwError,
+): boolean {
+  if (row.output === undefined || isOfInput) return false;
+  return code === 'local_io' && charged === 'no' && retry === 'never';
+}

@@ -217,3 +217,11 @@ function freePath(existingPath: string): string | undefined {
     if (!existsSync(path)) return path;
   }
 }
+
+/** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */
+export function withBudget(words: readonly string[], amount: string | undefined): string[] {
+  if (amount === undefined) return [...words];
+  const at = words.indexOf('--budget');
+  if (at === -1) return [...words, '--budget', amount];
+  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
+}

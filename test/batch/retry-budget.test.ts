@@ -88,3 +88,20 @@ it('a retry by id suggests a budget for all its rows, and for no other row of th
   expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
   expect(charges()).toEqual({ 'boat a': 2, 'boat b': 2, 'boat c': 2 });
 });
+
+it('a retry by id that its budget stopped says that it pays again for a row whose result is gone', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  scene.gateway.judge = () => void scene.gateway.gone.add('task-1');
+  const retry = ['retry', file, '--id', 'a', '--id', 'b', '--budget', '1', '--concurrency', '1'] as const;
+  const { error, rows } = await scene.read(...retry);
+  expect(error).toMatchObject({
+    retry: 'never',
+    message: expect.stringContaining('pays for those rows again: use --id only for the other') as string,
+    next: expect.arrayContaining(['retry', '--budget', '2', '--id', 'b']) as string[],
+  });
+  expect(error?.next).not.toContain('a');
+  const next = rows.find(({ id }) => id === 'a')?.next ?? [];
+  for (const command of [error?.next ?? [], next])
+    expect(await runHereAs(scene.user, command.slice(1)), command.join(' ')).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
+});

@@ -359,6 +359,18 @@ describe('a gateway that loses the responses', () => {
   });
 });
 
+it('a batch run stops after five rows in doubt even if it has saved rows that were already paid for', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  scene.gateway.polls = Infinity;
+  await scene.batch('run', file, '--timeout', '1s');
+  scene.gateway.polls = 1;
+  const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
+  scene.file('m.csv', clips(...rows.slice(0, 4), ['a', 'a boat'], ...rows.slice(4)));
+  scene.gateway.judge = () => ({ kind: 'lose' });
+  expect(await scene.batch('run', file, '--concurrency', '1')).toMatchObject({ code: 11 });
+  expect(scene.gateway.posts()).toHaveLength(1 + 5);
+});
+
 it('a batch run continues if the gateway accepts a row between rows whose responses are lost', async () => {
   const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
   const file = scene.file('m.csv', clips(...rows));
@@ -630,6 +642,15 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
+
+  it.each(['refuse', 'limit'] as const)('is paid for once by a retry of a row after %s', async (kind) => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    scene.gateway.judge = () => ({ kind });
+    await scene.batch('run', file, '--retries', '0');
+    scene.gateway.judge = () => void scene.gateway.gone.add('task-1').add('task-2');
+    expect(await scene.batch('retry', file, '--id', 'a')).toMatchObject({ code: 11 });
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
 });
 
 it('a finished row whose task has expired is reported at once, with the retry that remakes it', async () => {
@@ -642,6 +663,35 @@ it('a finished row whose task has expired is reported at once, with the retry th
     exit_code: 11,
     rows: [{ id: 'a', next: expect.arrayContaining(['retry', '--id', 'a']) as string[] }],
   });
+});
+
+it('a retry suggests only commands for its own rows, and one command for those that are in progress', async () => {
+  const rows = ['a', 'b', 'c', 'd', 'e'].map((id): [string, string] => [id, `boat ${id}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  scene.gateway.polls = Infinity;
+  scene.gateway.judge = (prompt) => (prompt === 'boat c' ? { kind: 'refuse' } : undefined);
+  const retry = ['retry', file, '--id', 'a', '--id', 'b', '--id', 'c', '--timeout', '20s'] as const;
+  const { json, stderr } = await scene.batch(...retry, '--json');
+  const ended = (json as unknown as BatchJson).rows;
+  expect(ended).toHaveLength(3);
+  for (const { id, next } of ended) expect(next.slice(-2)).toEqual(['--id', id]);
+  expect(stderr.match(/^→ .*$/gm)).toEqual([expect.stringMatching(/ retry .*--id a --id b --id c$/)]);
+  scene.gateway.polls = 1;
+  scene.gateway.judge = () => undefined;
+  const [, command = ''] = /^→ mgw (.*)$/m.exec(stderr) ?? [];
+  expect(await runHereAs(scene.user, command.split(' '))).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'boat a': 1, 'boat b': 1, 'boat c': 1 });
+});
+
+it('a retry whose download is damaged suggests a command that saves the result at no charge', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  const whole = scene.gateway.videoOf;
+  scene.gateway.videoOf = () => Buffer.from('<html>busy</html>');
+  const { rows } = await scene.read('retry', file, '--id', 'a');
+  scene.gateway.videoOf = whole;
+  expect(await runHereAs(scene.user, rows[0]?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+  expect((await scene.read('status', file)).rows).toMatchObject([{ state: 'done' }, { state: 'new' }]);
+  expect(charges()).toEqual({ 'a boat': 1 });
 });
 
 it('a retry of failed rows reports a failed row that was changed, and does not remake it', async () => {
@@ -778,6 +828,28 @@ describe('the budget of a batch', () => {
     expect(scene.gateway.posts()).toHaveLength(2);
     expect(await scene.batch('retry', file, '--budget', '3', '--changed')).toMatchObject({ code: 0 });
   });
+
+  it.each([
+    ['a low budget', 1, undefined],
+    ['an empty balance', 9, { kind: 'forbid', message: 'insufficient balance' }],
+    ['rows in doubt', 9, { kind: 'lose' }],
+  ] as const)(
+    'still saves a row that is already paid for after %s stops the others',
+    async (_, budget, deed) => {
+      const file = scene.file('m.csv', clips(['a', 'a boat']));
+      scene.gateway.polls = Infinity;
+      await scene.batch('run', file, '--budget', '1', '--timeout', '1s');
+      scene.gateway.polls = 1;
+      scene.gateway.judge = () => deed;
+      const others = Array.from({ length: 6 }, (__, n): [string, string] => [`n${n}`, `boat ${n}`]);
+      scene.file('m.csv', clips(...others, ['a', 'a boat']));
+      const limits = ['--budget', String(budget), '--concurrency', '1'];
+      const { error, batch } = await scene.read('run', file, ...limits);
+      expect({ error, states: batch.states }).toMatchObject({ error: {}, states: { done: 1 } });
+      expect(batch.states['running']).toBe(0);
+      expect(charges()).toMatchObject({ 'a boat': 1 });
+    },
+  );
 
   it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));

@@ -3,8 +3,8 @@ import { exitCodes, messageOf, toMgwError, type MgwError } from '../../errors.ts
 import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
-import { BatchRun, isOwnOutputError } from '../row-runner.ts';
-import type { RunWatcher, WorkerWatcher } from '../row-runner.ts';
+import { BatchRun, type RunWatcher, type WorkerWatcher } from '../row-runner.ts';
+import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
@@ -118,16 +118,15 @@ export class Worker {
 
   async #work(queued: QueuedBatch): Promise<void> {
     const opened = { ...(await this.#options.open(queued)), queued };
-    const { batch, job } = opened;
     const options = { ...opened.options, stopsAtFirstFailure: this.#inDoubt.has(queued.name) };
     const rows = new Map<string, ClaimedRow>();
     // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
-    const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
+    const run = new BatchRun(opened.job, options, this.#watcherOf(opened.batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
-        // Runs one row at a time until the gateway returns a handle.
+        // Runs one row at a time until the gateway accepts one.
         const isInDoubt = this.#inDoubt.has(queued.name);
         if (isInDoubt && !run.isIdle) await run.nextEnd();
         if (this.#claimedCount >= this.#options.concurrency) {
@@ -229,9 +228,12 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        if (job.handle !== undefined) this.#inDoubt.delete(batch.name);
         if (job.state !== 'succeeded') this.#idle.setStuck(batch.name, false);
         this.#watcher.updated(planned, job);
+      },
+      accepted: () => {
+        this.#inDoubt.delete(batch.name);
+        this.#idle.setStuck(batch.name, false);
       },
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {

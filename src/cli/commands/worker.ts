@@ -18,6 +18,7 @@ import { isOverBudget } from '../output/plan.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
+import { lastBudget } from './batch/known.ts';
 import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
 import { paceOf, rowOptionsOf, type RunBatchOptions, strictRowsOption } from './batch/options.ts';
@@ -131,7 +132,8 @@ async function openQueued(
   noteLimit: NoteLimit,
   costs: RestCosts,
 ): Promise<OpenedBatch> {
-  const { budget, concurrency, perMinute } = head;
+  const { concurrency, perMinute } = head;
+  const budget = (await lastBudget(context, name)) ?? head.budget;
   const manifest = { path: name, head: {}, defaults: [], items: noItems };
   const batch = batchOf(manifest, name, { output, force });
   const plan = await planDepsOf(context, batch);

@@ -18,13 +18,12 @@ import {
   planView,
   rowView,
   explainSkipped,
-  withBudget,
   isOverBudget,
 } from './plan.ts';
 import { recordedBudget } from '../../budget/budget.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
-import { commandWithGlobals } from '../../flows/next.ts';
+import { commandWithGlobals, withBudget } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
@@ -41,7 +40,7 @@ interface UnfinishedRow {
   state: RowState;
   reason: string;
   next: string[];
-  isOverBudget: boolean;
+  isOverBudget?: boolean;
   /** Whether a line was printed when the row ended. */
   isShown: boolean;
   because?: PlannedRow['because'];
@@ -99,8 +98,12 @@ export class BatchReport {
       return;
     }
     const next = commandOf(planned, state, this.#repeat);
-    const reason = explainSkipped(planned);
-    this.#addRow(planned, { state, reason, next, isOverBudget: false, isShown: false });
+    this.#addRow(planned, {
+      state,
+      reason: explainSkipped(planned),
+      next,
+      isShown: false,
+    });
   }
 
   /** Reports a row that has ended. */
@@ -136,8 +139,8 @@ export class BatchReport {
 
   /** Returns the log line of a row that has ended. */
   logLine({ planned, files, error }: RowEnd, state: RowState): string {
-    const failure = error === undefined ? undefined : failureText(error);
-    const text = failure ?? files.map((file) => [file.path, ...mismatchTexts(file)].join(', ')).join(', ');
+    const fileTexts = files.map((file) => [file.path, ...mismatchTexts(file)].join(', '));
+    const text = error === undefined ? fileTexts.join(', ') : failureText(error);
     return printableLine(`${labelOf(planned)} ${state}: ${text}`, 500);
   }
 
@@ -165,14 +168,12 @@ export class BatchReport {
       `${batch.name}: ${[...stateCounts(tally.counts), ...bad].join(', ') || 'no rows'}`,
       `${counted(tally.files, 'file')} saved`,
     ];
-    const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
+    const summary = `${[...parts, this.money()].filter(Boolean).join('; ')}.`;
     context.progress.note(summary);
     const limit = neededLimit(stopError, this.#unpaid.cost);
-    const isOfBatch = recordedBudget(stopError?.budget?.name ?? '').kind === 'batch';
-    const budget = isOfBatch ? limit : undefined;
-    const unfinished = this.#unfinished
-      .sort((one, other) => one.line - other.line)
-      .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
+    const budget = recordedBudget(stopError?.budget?.name ?? '').kind === 'batch' ? limit : undefined;
+    const retryBudget = budget && neededLimit(stopError, this.#unpaid.costWithPaidAgain);
+    const unfinished = this.#unfinishedRows(budget, retryBudget);
     // Omits the rows that the error's own command covers, and those that it must not pay for again.
     const reportable =
       stopError?.budget === undefined
@@ -214,18 +215,21 @@ export class BatchReport {
     };
   }
 
+  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid again.
+  #unfinishedRows(budget: string | undefined, retryBudget: string | undefined): UnfinishedRow[] {
+    const limitOf = (row: UnfinishedRow): string | undefined =>
+      row.isOverBudget ? budget : this.#unpaid.isPaidAgain(row.id) ? retryBudget : undefined;
+    return this.#unfinished
+      .sort((one, other) => one.line - other.line)
+      .map((row) => ({ ...row, next: withBudget(row.next, limitOf(row)) }));
+  }
+
   // A row that is paid for and saved is done even if its file differs from the request: no run pays for it again.
   #checkFiles(planned: PlannedRow, job: Job | undefined, files: readonly JobFile[], isShown: boolean): void {
     if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
     const error = this.#strictError(job, files);
     if (job === undefined || error === undefined) return;
-    const entry = {
-      state: 'done',
-      reason: error.message,
-      next: showCommand(job),
-      isOverBudget: false,
-    } as const;
-    this.#addRow(planned, { ...entry, isShown });
+    this.#addRow(planned, { state: 'done', reason: error.message, next: showCommand(job), isShown });
   }
 
   #strictError(job: Job | undefined, files: readonly JobFile[]): MgwError | undefined {

@@ -173,7 +173,10 @@ export function commandOf(
   const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
   // `batch run` does not repeat a retry that has no record.
   const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
-  return isGone || isUnsentRetry ? repeated(repeat, '--id', id) : rowCommand(id, state, job, repeat);
+  if (isGone || isUnsentRetry) return repeated(repeat, '--id', id);
+  // `batch retry --id` would pay again for a result that it cannot save.
+  const isUnsaved = repeat.selection !== undefined && error?.code === 'result_corrupt';
+  return isUnsaved && job ? fetchTo(job, pathFor(path, job)) : rowCommand(id, state, job, repeat);
 }
 
 function fetchTo(job: Job, path: string): string[] {
@@ -182,9 +185,10 @@ function fetchTo(job: Job, path: string): string[] {
 
 function rowCommand(id: string, state: RowState, job: Job | undefined, repeat: RepeatCommand): string[] {
   if (state === 'unknown' && job !== undefined) return resolveCommand(job);
-  if (state === 'stale') return repeated(repeat, '--stale');
-  if (state === 'failed' || state === 'changed') return repeated(repeat, '--id', id);
-  return repeated(repeat);
+  if (state === 'stale' && !repeat.isById) return repeated(repeat, '--stale');
+  // `batch run` would also pay for the rows that a retry did not select.
+  const isRetry = repeat.selection !== undefined || state === 'failed' || state === 'changed';
+  return isRetry ? repeated(repeat, '--id', id) : repeated(repeat);
 }
 
 /** Returns the command that runs the batch again, or that retries the rows that the given flags select. */
@@ -202,7 +206,7 @@ interface OpenRow {
 
 /**
  * Returns the commands for unfinished rows: one for all rows that failed, were changed or are stale, one for all rows
- * that another run continues, and one for each row in doubt.
+ * that another run or retry continues, and one for each row in doubt.
  */
 export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): string[][] {
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
@@ -212,14 +216,18 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   // A flag that the command did not have would also select paid rows outside the command's scope.
   const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
   const retryFlags = isById ? ids : flags;
+  const isRetry = repeat.selection !== undefined;
   const others = rows.filter(
     ({ state, because }) =>
-      !retryStates.includes(state) && (state !== 'blocked' || because?.problem !== undefined),
+      !retryStates.includes(state) && (isRetry || state !== 'blocked' || because?.problem !== undefined),
   );
+  const isOfRow = ({ id, next }: OpenRow): boolean => next.join() === repeated(repeat, '--id', id).join();
+  const byId = others.filter(isOfRow).flatMap(({ id }) => ['--id', id]);
   const commands = [
     ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
-    ...others.map(({ next }) => next),
-    ...(has('blocked') ? [repeated(repeat)] : []),
+    ...(byId.length > 0 ? [repeated(repeat, ...byId)] : []),
+    ...others.filter((row) => !isOfRow(row)).map(({ next }) => next),
+    ...(has('blocked') && !isRetry ? [repeated(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }
@@ -227,14 +235,6 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
 /** Whether an error reports that a submission would exceed a budget. */
 export function isOverBudget({ budget }: MgwError): boolean {
   return budget?.exceeded_by !== undefined;
-}
-
-/** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */
-export function withBudget(words: readonly string[], amount: string | undefined): string[] {
-  if (amount === undefined) return [...words];
-  const at = words.indexOf('--budget');
-  if (at === -1) return [...words, '--budget', amount];
-  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
 }
 
 /** Formats a plan; `rows` are the rows to report. */

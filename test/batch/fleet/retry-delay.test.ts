@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/row-queue.ts';
-import { isOwnOutputError } from '../../../src/batch/row-runner.ts';
+import { isOwnOutputError } from '../../../src/batch/run-row.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 

@@ -571,6 +571,38 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
   });
 
+  it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
+    const user = machines.machine();
+    await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    const file = machines.manifest(5);
+    await runHereAs(user, ['batch', 'enqueue', file]);
+    const run = ['batch', 'run', file, ...machines.output, '--concurrency', '1', '--budget'];
+    expect((await runHereAs(user, [...run, '1'])).code).toBe(12);
+    const worker = ['worker', ...machines.output, '--poll-interval', '10ms', '--max-idle'];
+    expect((await runHereAs(user, [...worker, '400ms'])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(1);
+    await place.query('update mgw.batch_rows set not_before = null');
+    expect((await runHereAs(user, [...run, '2'])).code).toBe(12);
+    expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '2' });
+    expect((await runHereAs(user, [...worker, '400ms'])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(2);
+  });
+
+  it('batch enqueue uses the budget of the last run rather than that of a YAML file', async () => {
+    await runHereAs(here, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    const file = join(machines.shared, 'clips.yaml');
+    const rows = ['a', 'b'].map(
+      (id) => `{id: ${id}, model: vendor-h3-mini, duration: 5, prompt: boat ${id}}`,
+    );
+    writeFileSync(file, `budget: 50\nrows: [${rows.join(', ')}]\n`);
+    const run = ['batch', 'run', file, ...machines.output, '--concurrency', '1', '--budget', '1'];
+    expect((await runHereAs(here, run)).code).toBe(12);
+    for (const expected of ['budget 1,', 'budget 1,'])
+      expect((await runHereAs(here, ['batch', 'enqueue', file])).stderr).toContain(expected);
+    expect((await runHereAs(here, ['worker', ...machines.output, ...quick])).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
   it.each(['run', 'enqueue'])(
     'a budget that `batch %s` sets applies to later runs and to the queue on every machine',
     async (command) => {
@@ -625,6 +657,52 @@ describeFleet('in a fleet,', {}, (place) => {
     const { stderr } = await runHereAs(user, worker, '', hurried(200));
     expect(stderr.match(/Retrying in 60 s/g), stderr).toHaveLength(2);
     expect(gateway.posts()).toHaveLength(6);
+  });
+
+  it('a worker that rows in doubt have stopped still pauses after each one if it resumes an accepted row', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    const row = (id: string): [string, string] => [id, `boat ${id}`];
+    writeFileSync(file, clips(row('accepted')));
+    gateway.polls = Infinity;
+    await runHereAs(here, ['batch', 'run', file, ...machines.output, '--timeout', '1s']);
+    gateway.polls = 1;
+    gateway.judge = () => ({ kind: 'lose' });
+    writeFileSync(file, clips(...[0, 1, 2, 3, 4, 'accepted', 5, 6, 7, 8, 9].map((id) => row(String(id)))));
+    await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '1']);
+    const worker = ['worker', ...machines.output, '--max-idle', '65s'];
+    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const pauses = stderr.match(/Retrying in 60 s/g)?.length ?? 0;
+    expect(pauses, stderr).toBeGreaterThan(1);
+    expect(gateway.posts()).toHaveLength(1 + 5 + pauses - 1);
+    expect(gateway.charges.get('boat accepted')).toBe(1);
+  });
+
+  it('a worker that rows in doubt have stopped runs speech in parallel again once a row is accepted', async () => {
+    const file = join(machines.shared, 'clips.jsonl');
+    const rows = Array.from({ length: 9 }, (_, n) => ({ protocol: 'tts', text: `boat ${n}`, id: `r${n}` }));
+    writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '2']);
+    let release: () => void = () => undefined;
+    const until = new Promise<void>((resolve) => (release = resolve));
+    gateway.judge = () => {
+      const sent = gateway.posts().length;
+      if (sent <= 6) return { kind: 'lose' };
+      if (sent === 9) release();
+      return sent === 8 ? { kind: 'wait', until } : undefined;
+    };
+    const worker = [
+      'worker',
+      ...machines.output,
+      '--concurrency',
+      '2',
+      '--max-idle',
+      '65s',
+      '--timeout',
+      '5m',
+    ];
+    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect(status.json, stderr).toMatchObject({ batch: { states: { done: 3, unknown: 6 } } });
   });
 
   it("a worker uses the enqueuing machine's defaults, not its own", async () => {

@@ -155,25 +155,22 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   );
 }
 
-// Returns the options of a new batch (`head`), and those to change if the batch is already in the queue (`overrides`).
-// Only options of the command line and of the file change a queued batch, not those of the last run.
+// Returns the options of a new batch, and those to change if the batch is already in the queue: those of the command
+// line and of the file. The budget of the last run replaces the file's, as in `batch run`.
 async function headsOf(
   context: Context,
   options: EnqueueOptions,
   opened: NamedBatch<EnqueueOptions>,
 ): Promise<{ head: QueuedHead; overrides: Partial<QueuedHead> }> {
-  const { concurrency, budget } = opened.batch.manifest.head;
+  const { concurrency, budget: budgetOfFile } = opened.batch.manifest.head;
+  const budget = options.budget ?? (await lastBudget(context, opened.batch.name)) ?? budgetOfFile;
   const { name: gateway } = await context.gateway();
   const overrides = {
     ...(concurrency !== undefined && { concurrency: Number(concurrency) }),
-    ...(budget !== undefined && { budget }),
-    ...typedHead(options),
+    ...typedHead({ ...options, budget }),
   };
-  const lastRun = {
-    budget: await lastBudget(context, opened.batch.name),
-    sidecar: opened.options.sidecar,
-  };
-  return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...overrides }, overrides };
+  const { sidecar } = opened.options;
+  return { head: { gateway, concurrency: defaultConcurrency, sidecar, ...overrides }, overrides };
 }
 
 function typedHead({ concurrency, perMinute, budget, sidecar }: EnqueueOptions): Partial<QueuedHead> {

@@ -135,7 +135,10 @@ export async function withLastBudget<T extends BatchOptions>(
   return { ...options, budget };
 }
 
-/** Records `--budget`, so that later runs on all machines have the same limit. Does nothing if it was not given. */
+/**
+ * Records `--budget`, so that later runs and workers on all machines have the same limit. Does nothing if it was not
+ * given. Workers that are running the batch reopen it with the new limit.
+ */
 export async function rememberBudget(
   context: Context,
   batch: string,
@@ -143,6 +146,10 @@ export async function rememberBudget(
 ): Promise<void> {
   if (budget === undefined) return;
   await (await context.budget('batch', batch)).setLimit({ amount: parseAmount(budget) });
+  const fleet = fleetStateOf(await context.ledger());
+  if (fleet === undefined) return;
+  const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
+  await changeBatch(fleet.query, batch, { budget });
 }
 
 /** Prints a note if the batch's last run used a different file. */
