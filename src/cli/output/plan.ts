@@ -171,9 +171,9 @@ export function commandOf(
   }
   const isLost = error?.code === 'not_found' && error.charged === 'yes' && job?.state === 'succeeded';
   const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
-  // `batch run` does not repeat a retry that has no record.
-  const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
-  return isGone || isUnsentRetry ? repeated(repeat, '--id', id) : rowCommand(id, state, job, repeat);
+  // `batch run` does not continue a retry that was refused or never sent.
+  const isUnpaidRetry = before !== undefined && (state === 'new' || state === 'rejected');
+  return isGone || isUnpaidRetry ? repeated(repeat, '--id', id) : rowCommand(id, state, job, repeat);
 }
 
 function fetchTo(job: Job, path: string): string[] {
