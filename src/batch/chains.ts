@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { usageError } from '../errors.ts';
 import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
 import type { Job } from '../job.ts';
+import { isUnaccepted } from '../jobs/reconcile.ts';
 import { isObject } from '../json.ts';
 import { isStoredName, withAssets } from '../protocols/protocol.ts';
 import {
@@ -18,7 +19,7 @@ import {
 } from './planned-row.ts';
 import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
-import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
+import { rowStatusOf, type RowStatusDeps, statusOfTake } from './row-state.ts';
 
 /** The functions that {@link Chains} uses to compose the requests of rows that wait for other rows. */
 export interface ChainDeps extends RowStatusDeps {
@@ -128,7 +129,10 @@ export class Chains {
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
     const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);
-    const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
+    const before = paid && {
+      ...statusOfTake(status.take, { path: named.path, work: paid.work }, deps),
+      next: status.next,
+    };
     if (paid === undefined || before === undefined || before.changes !== undefined)
       return this.#withStaleness({ ...composed, ...status });
     // If the paid job is unfinished or in doubt, continue that job before anything is remade.
@@ -163,14 +167,14 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row's request with the inputs of its paid job; undefined if that job's request is unknown or has a
-  // different number of files.
+  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request is
+  // unknown or has a different number of files.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
     inputs: readonly Input[],
   ): { work: VideoWork; names: Set<string> } | undefined {
-    if (isSpeech(work) || !isObject(job?.request)) return undefined;
+    if (isSpeech(work) || !isObject(job?.request) || isUnaccepted(job)) return undefined;
     const placeholders = new Set(inputs.map((input) => placeholderOf(input).name));
     const names = storedNames(work, job.request);
     const own = storedNames(work, work.body);

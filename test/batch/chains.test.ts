@@ -183,6 +183,25 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
+  it('is not stale, and can be remade, if a retry of that row was refused', async () => {
+    const file = scene.file('m.csv', story(...chain(3)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    scene.gateway.judge = () => ({ kind: 'refuse' });
+    expect(await scene.batch('retry', file, '--id', 's1')).toMatchObject({ code: 11 });
+    expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 3 });
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('retry', file, '--id', 's2')).toMatchObject({ code: 0 });
+    scene.gateway.judge = () => ({ kind: 'refuse' });
+    const stale = await scene.read('retry', file, '--stale');
+    expect(stale).toMatchObject({ exit_code: 11, rows: [{ id: 's3', state: 'rejected' }] });
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('retry', file, '--stale')).toMatchObject({
+      code: 0,
+      stdout: `${scene.at('s3.2.mp4')}\n`,
+    });
+    expect(scene.charges()).toEqual({ s1: 1, s2: 2, s3: 2 });
+  });
+
   it('is fetched, and then marked as stale, if it was paid for before that row was remade', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
