@@ -82,7 +82,13 @@ export class Chains {
   /** Returns the row that blocks the given row; undefined if none does. */
   blockerOf(row: Row): Root | undefined {
     const blocker = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
-    return blocker === undefined ? undefined : (this.#sources.get(blocker)?.root ?? { id: blocker });
+    return blocker === undefined ? undefined : this.#rootOf(blocker);
+  }
+
+  // A stale row blocks other rows itself: the row that made it stale is done.
+  #rootOf(id: string): Root {
+    const source = this.#sources.get(id);
+    return source?.state === 'stale' ? { id, state: 'stale' } : (source?.root ?? { id });
   }
 
   /**
@@ -150,11 +156,10 @@ export class Chains {
     const isOpen = state === 'new' || state === 'rejected';
     for (const id of waitsFor) {
       const source = this.#sources.get(id);
-      const because = source?.root ?? { id };
-      const isStale = source?.state === 'stale';
       if (isOpen && (source === undefined || blockingStates.has(source.state)))
-        return { ...planned, state: 'blocked', because: isStale ? { id, state: 'stale' } : because };
-      if (state === 'done' && isStale) return { ...planned, state: 'stale', because };
+        return { ...planned, state: 'blocked', because: this.#rootOf(id) };
+      if (state === 'done' && source?.state === 'stale')
+        return { ...planned, state: 'stale', because: source.root };
     }
     return planned;
   }

@@ -208,18 +208,18 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
   const retryStates = retriedByKind.filter(has);
   const ids = rows.flatMap(({ id, state }) => (retryStates.includes(state) ? ['--id', id] : []));
-  const flags = retryStates.map((state) => `--${state}`);
+  const [isRetry, flags] = [repeat.selection !== undefined, retryStates.map((state) => `--${state}`)];
   // A flag that the command did not have would also select paid rows outside the command's scope.
   const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
-  const retryFlags = isById ? ids : flags;
-  const others = rows.filter(
-    ({ state, because }) =>
-      !retryStates.includes(state) && (state !== 'blocked' || because?.problem !== undefined),
-  );
+  // A retry does not cover the row that blocks one of its rows, unless that row is in `ids`.
+  const isOther = ({ state, next, because }: OpenRow): boolean =>
+    state === 'blocked'
+      ? (isRetry || because?.problem !== undefined) && !ids.includes(next.at(-1) ?? '')
+      : !retryStates.includes(state);
   const commands = [
-    ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
-    ...others.map(({ next }) => next),
-    ...(has('blocked') ? [repeated(repeat)] : []),
+    ...(retryStates.length > 0 ? [repeated(repeat, ...(isById ? ids : flags))] : []),
+    ...rows.filter(isOther).map(({ next }) => next),
+    ...(has('blocked') && !isRetry ? [repeated(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }
@@ -282,8 +282,7 @@ function explainWaiting({ state, waitsFor = [], because }: PlannedRow): string |
   if (because === undefined)
     return state === 'new' && waitsFor.length > 0 ? `after ${waitsFor.join(', ')}` : undefined;
   const id = printableLine(because.id, 100);
-  if (state === 'stale')
-    return because.state === undefined ? `${id} was remade` : `it is made from ${id}, which is stale`;
+  if (state === 'stale') return `${id} was remade`;
   return because.problem ?? `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
 }
 
