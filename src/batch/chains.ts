@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { usageError } from '../errors.ts';
 import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
 import type { Job } from '../job.ts';
+import { isUnaccepted } from '../jobs/reconcile.ts';
 import { isObject } from '../json.ts';
 import { isStoredName, withAssets } from '../protocols/protocol.ts';
 import {
@@ -18,7 +19,7 @@ import {
 } from './planned-row.ts';
 import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
-import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
+import { rowStatusOf, type RowStatusDeps, statusOfTake } from './row-state.ts';
 
 /** The functions that {@link Chains} uses to compose the requests of rows that wait for other rows. */
 export interface ChainDeps extends RowStatusDeps {
@@ -81,7 +82,13 @@ export class Chains {
   /** Returns the row that blocks the given row; undefined if none does. */
   blockerOf(row: Row): Root | undefined {
     const blocker = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
-    return blocker === undefined ? undefined : (this.#sources.get(blocker)?.root ?? { id: blocker });
+    return blocker === undefined ? undefined : this.#rootOf(blocker);
+  }
+
+  // A stale row blocks other rows itself: the row that made it stale is done.
+  #rootOf(id: string): Root {
+    const source = this.#sources.get(id);
+    return source?.state === 'stale' ? { id, state: 'stale' } : (source?.root ?? { id });
   }
 
   /**
@@ -128,7 +135,10 @@ export class Chains {
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
     const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);
-    const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
+    const before = paid && {
+      ...statusOfTake(status.take, { path: named.path, work: paid.work }, deps),
+      next: status.next,
+    };
     if (paid === undefined || before === undefined || before.changes !== undefined)
       return this.#withStaleness({ ...composed, ...status });
     // If the paid job is unfinished or in doubt, continue that job before anything is remade.
@@ -146,11 +156,10 @@ export class Chains {
     const isOpen = state === 'new' || state === 'rejected';
     for (const id of waitsFor) {
       const source = this.#sources.get(id);
-      const because = source?.root ?? { id };
-      const isStale = source?.state === 'stale';
       if (isOpen && (source === undefined || blockingStates.has(source.state)))
-        return { ...planned, state: 'blocked', because: isStale ? { id, state: 'stale' } : because };
-      if (state === 'done' && isStale) return { ...planned, state: 'stale', because };
+        return { ...planned, state: 'blocked', because: this.#rootOf(id) };
+      if (state === 'done' && source?.state === 'stale')
+        return { ...planned, state: 'stale', because: source.root };
     }
     return planned;
   }
@@ -163,14 +172,14 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row's request with the inputs of its paid job; undefined if that job's request is unknown or has a
-  // different number of files.
+  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request is
+  // unknown or has a different number of files.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
     inputs: readonly Input[],
   ): { work: VideoWork; names: Set<string> } | undefined {
-    if (isSpeech(work) || !isObject(job?.request)) return undefined;
+    if (isSpeech(work) || !isObject(job?.request) || isUnaccepted(job)) return undefined;
     const placeholders = new Set(inputs.map((input) => placeholderOf(input).name));
     const names = storedNames(work, job.request);
     const own = storedNames(work, work.body);

@@ -134,7 +134,9 @@ export async function rememberRow(
   { known, ledger }: { known?: DoneRowCache | undefined; ledger: Ledger },
 ): Promise<void> {
   const { row, work, id, path, rowPath = path, take, cacheKey } = planned;
-  if (known === undefined || cacheKey === undefined || needsListing(work)) return;
+  // A later take, even an unpaid one, would invalidate the cached row.
+  if (known === undefined || cacheKey === undefined || planned.next !== undefined || needsListing(work))
+    return;
   // It is safe to read the version after the job, because no later event undoes a success.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));

@@ -107,7 +107,10 @@ export const retriedByKind: readonly RowState[] = ['failed', 'changed', 'stale']
 /** A row's status according to the ledger. */
 export interface RowStatus {
   state: RowState;
+  /** The latest take that was, or may have been, accepted; if there is none, the take to submit. */
   take: Retry;
+  /** The take that a retry submits, if it is not the take after `take`: a later take was refused or never sent. */
+  next?: Retry | undefined;
   /**
    * The differences from the job's request, if the row was changed. The state is then `changed`, or, for a job in doubt
    * or in progress, `unknown` or `running`.

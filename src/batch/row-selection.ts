@@ -44,7 +44,8 @@ export const everyRow: RowSelection = {
 export function retryOfRated(maxRating: number): RowSelection {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
     state === 'done' && (take.job?.rating ?? Infinity) <= maxRating;
-  const isStarted = (planned: PlannedRow): boolean => planned.take.number > 1 && isOpen(planned);
+  const isStarted = (planned: PlannedRow): boolean =>
+    planned.take.number > 1 && planned.state === 'running' && isOpen(planned);
   return {
     isInScope: (planned) => isPoor(planned) || isStarted(planned),
     rowToRun: (planned, before, paths) => {
@@ -221,6 +222,6 @@ function withNextTakePath(planned: PlannedRow, paths: Plan['paths'] = new Map())
 
 function withNextTake(planned: PlannedRow): PlannedRow {
   const number = planned.take.number + 1;
-  const take = { number, key: keyOfRetry(planned.key, number) };
-  return { ...planned, state: 'new', take, before: planned.state };
+  const take = planned.next ?? { number, key: keyOfRetry(planned.key, number) };
+  return { ...planned, state: 'new', take, next: undefined, before: planned.state };
 }

@@ -5,10 +5,11 @@ import { deniesModelOrVoice } from '../http/failures.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { changesFrom } from '../jobs/differences.ts';
-import { keyOfRetry, latestRetry, type Retry } from '../jobs/ref.ts';
+import { nextAttempt } from '../jobs/charge-outcome.ts';
+import { keyOfRetry, type LatestRetry, latestRetry, type Retry } from '../jobs/ref.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { type JobDeps, fingerprintOf } from '../jobs/order.ts';
-import { shownState } from '../jobs/reconcile.ts';
+import { isRunning, isUnaccepted, shownState } from '../jobs/reconcile.ts';
 import { isSameOutput, pathsAt } from '../jobs/output.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { fleetStateOf } from './fleet/fleet-state.ts';
@@ -41,16 +42,36 @@ export async function rowStatusOf(
   { key, work, path }: Pick<NamedRow, 'key' | 'work' | 'path'>,
   deps: RowStatusDeps,
 ): Promise<RowStatus> {
-  const take = await retryUnlessLost(deps.ledger, key);
-  if (take === undefined) return { state: 'unknown', take: { number: 1, key } };
+  const latest = await retryUnlessLost(deps.ledger, key);
+  if (latest === undefined) return { state: 'unknown', take: { number: 1, key } };
+  const { later, ...take } = latest;
+  const last = later ?? take;
+  const status = statusOfTake(take, { work, path }, deps);
+  if (last.job === undefined || !isUnaccepted(last.job)) return status;
+  const changes = changesOf(last.job, work, deps);
+  // Another process may be about to send the earlier request.
+  if (changes !== undefined && (await maySend(deps.ledger, last.job)))
+    return { state: 'running', take: last, changes };
+  // Nothing was paid for the last take: the same request continues its job, and a different one needs another key.
+  const number = changes === undefined ? last.number : last.number + 1;
+  const next = { number, key: keyOfRetry(key, number) };
+  if (later !== undefined) return { ...status, next };
+  return changes === undefined ? status : { state: 'new', take: next };
+}
+
+async function maySend(ledger: Ledger, job: Job): Promise<boolean> {
+  return isRunning(job) || !['free', 'unsent'].includes(await nextAttempt(ledger, job));
+}
+
+/** Determines the state of a row from the given take. */
+export function statusOfTake(
+  take: Retry,
+  { work, path }: Pick<NamedRow, 'work' | 'path'>,
+  deps: RowStatusDeps,
+): RowStatus {
   const { job } = take;
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
-  // The gateway refused the earlier request at no cost, so the new request needs no retry.
-  if (changes !== undefined && shownState(job) === 'rejected') {
-    const number = take.number + 1;
-    return { state: 'new', take: { number, key: keyOfRetry(key, number) } };
-  }
   const retryPath = recordedRetryPath(job, path);
   const status = retryPath === undefined ? { take } : { take, path: retryPath, rowPath: path };
   const state = stateOf(job, retryPath ?? path, countOf(work), deps);
@@ -60,8 +81,8 @@ export async function rowStatusOf(
   return { ...status, state: isOutstanding ? state : 'changed', changes };
 }
 
-/** Returns the latest job for a row's key, like {@link latestRetry}; undefined if the record of a job is lost. */
-export async function retryUnlessLost(ledger: Ledger, key: string): Promise<Retry | undefined> {
+/** Returns a row's jobs, like {@link latestRetry}; undefined if the record of a job is lost. */
+export async function retryUnlessLost(ledger: Ledger, key: string): Promise<LatestRetry | undefined> {
   try {
     return await latestRetry(ledger, key);
   } catch (error) {
@@ -78,9 +99,11 @@ export function pathOfTake(path: string, number: number): string {
 }
 
 // Returns the path of a retry's file, as recorded by the command that paid for the retry; undefined if there is none.
-function recordedRetryPath({ record }: Job, path: string): string | undefined {
-  const outputs = record.goals.map(({ output = '' }) => output);
-  return outputs.find((output) => {
+function recordedRetryPath({ record: { goals } }: Job, path: string): string | undefined {
+  // With --force, a retry may have been saved at the row's own path.
+  if (goals.some(({ output, deliveredAt }) => output === path && deliveredAt !== undefined)) return undefined;
+  const outputs = goals.map(({ output = '' }) => output);
+  return outputs.findLast((output) => {
     const number = Number(/\.(\d+)(?:\.[^./\\]*)?$/.exec(output)?.[1] ?? 1);
     return number > 1 && output !== path && pathOfTake(path, number) === output;
   });
@@ -222,11 +245,9 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (error.exitCode === exitCodes.unknown) return 'unknown';
   // The gateway accepted the row, even if the acceptance could not be recorded.
   if (error.handle !== undefined || error.charged === 'yes') return 'running';
-  if (state === undefined)
-    return planned.before !== undefined && retriedByKind.includes(planned.before)
-      ? planned.before
-      : planned.state;
-  return state === 'prepared' ? 'new' : 'running';
+  if (state !== undefined && state !== 'prepared') return 'running';
+  if (planned.before !== undefined && retriedByKind.includes(planned.before)) return planned.before;
+  return state === undefined ? planned.state : 'new';
 }
 
 /** Whether the gateway refused the key itself before anything was charged. It would refuse every other row too. */

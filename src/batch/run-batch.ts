@@ -196,8 +196,7 @@ async function planChosen(
     const toRun = choice.rowToRun(planned, chosen.take, paths);
     return { planned: toRun ?? planned, isChosen: toRun !== undefined };
   }
-  const isUnpaid = ['new', 'rejected', 'blocked'].includes(planned.state);
-  return { planned: { ...planned, because, state: isUnpaid ? 'blocked' : chosen.state }, isChosen: false };
+  return { planned: { ...planned, because, state: 'blocked' }, isChosen: false };
 }
 
 function withTally(

@@ -61,6 +61,12 @@ export function liveRuns({ record: { runs, lifeOf } }: Job): Job['record']['runs
   return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }
 
+/** Whether nothing was accepted or charged for a job: the gateway refused each attempt, or nothing was sent. */
+export function isUnaccepted(job: Job): boolean {
+  const state = shownState(job);
+  return state === 'rejected' || (state === 'prepared' && !job.record.hasEarlierDoubt);
+}
+
 /**
  * Updates a job whose run died to the state that its record proves (design 4). Interprets a response that was recorded
  * but not interpreted. A submission without a recorded response becomes `unknown`. Other jobs are unchanged.

@@ -7,6 +7,7 @@ import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { isSameGateway, type JobDeps } from './order.ts';
 import { query, recordObservation } from './observe.ts';
+import { isUnaccepted } from './reconcile.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
@@ -117,23 +118,29 @@ export function keyOfRetry(key: string, number: number): string {
   return number === 1 ? key : `${key}/${number}`;
 }
 
+/** A row's latest accepted job, and the row's last job if it is a later one that was refused or never sent. */
+export type LatestRetry = Retry & { later?: Retry };
+
 /**
- * Returns the latest job for a row's key; if there is none, returns number 1 without a job.
+ * Returns the latest job for a row's key that was, or may have been, accepted. If there is none, returns the row's last
+ * job, or number 1 without a job.
  * @throws MgwError('submit_unknown') if the record of one of the row's jobs is lost.
  */
-export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
+export async function latestRetry(ledger: Ledger, key: string): Promise<LatestRetry> {
   // Look for the second job even if the user removed the first.
   const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, keyOfRetry(key, 2))]);
-  let latest: Retry = { number: 1, key, job };
-  for (let next = second; next !== undefined;) {
-    const number = latest.number + 1;
-    latest = { number, key: keyOfRetry(key, number), job: next };
-    next = await namedJob(ledger, keyOfRetry(key, number + 1));
+  let last: Retry = { number: 1, key, job };
+  let accepted: Retry | undefined;
+  for (let next = second; ; next = await namedJob(ledger, keyOfRetry(key, last.number + 1))) {
+    if (last.job !== undefined && !isUnaccepted(last.job)) accepted = last;
+    if (next === undefined) break;
+    const number = last.number + 1;
+    last = { number, key: keyOfRetry(key, number), job: next };
   }
-  return latest;
+  return accepted === undefined || accepted === last ? last : { ...accepted, later: last };
 }
 
-// Only keys of batch rows contain a slash. The key of a retried row names its latest job.
+// Only keys of batch rows contain a slash. The key of a retried row names its latest accepted job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   return key.includes('/') ? (await latestRetry(ledger, key)).job : namedJob(ledger, key);
 }

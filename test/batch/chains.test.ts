@@ -174,13 +174,52 @@ describe('a row that starts with the last frame of another row', () => {
     });
   });
 
-  it('is still done if a retry of that row fails', async () => {
+  it('is blocked in a retry that fails to remake that row', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
     const again = await scene.read('retry', file, '--id', 's1', '--id', 's2');
-    expect(again).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, done: 1 } } });
+    expect(again).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, blocked: 1 } } });
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
+  });
+
+  it('is not stale, and can be remade, if a retry of that row was refused', async () => {
+    const file = scene.file('m.csv', story(...chain(3)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    scene.gateway.judge = () => ({ kind: 'refuse' });
+    expect(await scene.batch('retry', file, '--id', 's1')).toMatchObject({ code: 11 });
+    expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 3 });
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('retry', file, '--id', 's2')).toMatchObject({ code: 0 });
+    scene.gateway.judge = () => ({ kind: 'refuse' });
+    const stale = await scene.read('retry', file, '--stale');
+    expect(stale).toMatchObject({ exit_code: 11, rows: [{ id: 's3', state: 'rejected' }] });
+    scene.gateway.judge = () => undefined;
+    expect(await scene.batch('retry', file, '--stale')).toMatchObject({
+      code: 0,
+      stdout: `${scene.at('s3.2.mp4')}\n`,
+    });
+    expect(scene.charges()).toEqual({ s1: 1, s2: 2, s3: 2 });
+  });
+
+  it('is not remade by its id while that row is stale or changed, and the command that remakes that row is suggested', async () => {
+    const file = scene.file('m.csv', story(...chain(3)));
+    await scene.batch('run', file);
+    await scene.batch('retry', file, '--id', 's1');
+    const retried = async (id: string): Promise<unknown> => {
+      const { code, stderr } = await scene.batch('retry', file, '--id', id);
+      return [code, /^line .*/m.exec(stderr)?.[0], [...stderr.matchAll(/→ .*/g)].map(([next]) => next)];
+    };
+    const next = (flags: string): unknown => [expect.stringMatching(`retry .*[}]' ${flags}$`)];
+    const blocked = 'line 4: s3 blocked: it waits for s2, which is stale';
+    expect(await retried('s3')).toEqual([11, blocked, next('--stale')]);
+    scene.file('m.csv', story(['s1', '', 'other'], ...chain(3).slice(1)));
+    expect(await retried('s2')).toEqual([
+      11,
+      'line 3: s2 blocked: it waits for s1, which is changed',
+      next('--id s1'),
+    ]);
+    expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1 });
   });
 
   it('is fetched, and then marked as stale, if it was paid for before that row was remade', async () => {

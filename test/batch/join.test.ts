@@ -184,6 +184,14 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(film()).toEqual(filmFrom('s1', 's3'));
   });
 
+  it('uses the paid video of a row whose retake was refused', async () => {
+    const file = await ran(['s1'], ['s2']);
+    scene.gateway.judge = () => ({ kind: 'refuse' });
+    expect(await scene.batch('retry', file, '--id', 's2')).toMatchObject({ code: 11 });
+    expect((await join(file)).code).toBe(0);
+    expect(film()).toEqual(filmFrom('s1', 's2'));
+  });
+
   it('suggests a command that saves a video again if its file has changed or is missing', async () => {
     const file = await ran(['s1'], ['s2']);
     for (const change of [

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { MgwError, usageError } from '../../errors.ts';
 import { textAt } from '../../json.ts';
-import { shownState } from '../../jobs/reconcile.ts';
+import { isUnaccepted } from '../../jobs/reconcile.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import {
@@ -136,7 +136,7 @@ async function unpaidRows(
   for (const row of rows) {
     const take = await retryUnlessLost(ledger, `${batch}/${row.id}`);
     if (take === undefined) continue;
-    if (take.job === undefined || ['prepared', 'rejected'].includes(shownState(take.job))) unpaid.push(row);
+    if (take.job === undefined || isUnaccepted(take.job)) unpaid.push(row);
   }
   return unpaid;
 }

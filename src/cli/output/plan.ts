@@ -171,9 +171,9 @@ export function commandOf(
   }
   const isLost = error?.code === 'not_found' && error.charged === 'yes' && job?.state === 'succeeded';
   const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
-  // `batch run` does not repeat a retry that has no record.
-  const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
-  if (isGone || isUnsentRetry) return repeated(repeat, '--id', id);
+  // `batch run` does not continue a retry that was refused or never sent.
+  const isUnpaidRetry = before !== undefined && (state === 'new' || state === 'rejected');
+  if (isGone || isUnpaidRetry) return repeated(repeat, '--id', id);
   // `batch retry --id` would pay again for a result that it cannot save.
   const isUnsaved = repeat.selection !== undefined && error?.code === 'result_corrupt';
   return isUnsaved && job ? fetchTo(job, pathFor(path, job)) : rowCommand(id, state, job, repeat);
@@ -212,21 +212,21 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
   const retryStates = retriedByKind.filter(has);
   const ids = rows.flatMap(({ id, state }) => (retryStates.includes(state) ? ['--id', id] : []));
-  const flags = retryStates.map((state) => `--${state}`);
+  const [isRetry, flags] = [repeat.selection !== undefined, retryStates.map((state) => `--${state}`)];
   // A flag that the command did not have would also select paid rows outside the command's scope.
   const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
-  const retryFlags = isById ? ids : flags;
-  const isRetry = repeat.selection !== undefined;
-  const others = rows.filter(
-    ({ state, because }) =>
-      !retryStates.includes(state) && (isRetry || state !== 'blocked' || because?.problem !== undefined),
-  );
+  const open = rows.filter(({ state }) => state !== 'blocked' && !retryStates.includes(state));
   const isOfRow = ({ id, next }: OpenRow): boolean => next.join() === repeated(repeat, '--id', id).join();
-  const byId = others.filter(isOfRow).flatMap(({ id }) => ['--id', id]);
+  const byId = open.filter(isOfRow).flatMap(({ id }) => ['--id', id]);
+  // A retry does not cover the row that blocks one of its rows, unless another command pays for that row.
+  const paidIds = [...ids, ...byId];
+  const isPaidFor = ({ next }: OpenRow): boolean => paidIds.includes(next.at(-1) ?? '');
+  const blocked = rows.filter(({ state, because }) => state === 'blocked' && (isRetry || because?.problem));
   const commands = [
-    ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
+    ...(retryStates.length > 0 ? [repeated(repeat, ...(isById ? ids : flags))] : []),
     ...(byId.length > 0 ? [repeated(repeat, ...byId)] : []),
-    ...others.filter((row) => !isOfRow(row)).map(({ next }) => next),
+    ...open.filter((row) => !isOfRow(row)).map(({ next }) => next),
+    ...blocked.filter((row) => !isPaidFor(row)).map(({ next }) => next),
     ...(has('blocked') && !isRetry ? [repeated(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
@@ -282,8 +282,7 @@ function explainWaiting({ state, waitsFor = [], because }: PlannedRow): string |
   if (because === undefined)
     return state === 'new' && waitsFor.length > 0 ? `after ${waitsFor.join(', ')}` : undefined;
   const id = printableLine(because.id, 100);
-  if (state === 'stale')
-    return because.state === undefined ? `${id} was remade` : `it is made from ${id}, which is stale`;
+  if (state === 'stale') return `${id} was remade`;
   return because.problem ?? `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
 }
 

@@ -141,6 +141,38 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
   });
 
+  it('batch enqueue updates a changed row in the queue if the gateway only limited its submission', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    gateway.judge = () => ({ kind: 'limit' });
+    const limited = await runHereAs(here, ['batch', 'run', file, ...machines.output, '--retries', '0']);
+    expect(limited.code, limited.stderr).toBe(11);
+    gateway.judge = () => undefined;
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { replaced: 1, changed: [] }]);
+    await work();
+    expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
+  });
+
+  it('no worker pays again for a row that was reverted after its retake was refused', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    const write = (prompt: string): void => writeFileSync(file, clips(['a', prompt]));
+    write('a paper boat');
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    gateway.judge = () => ({ kind: 'refuse' });
+    write('a paper plane');
+    expect((await runHereAs(here, retryOf(file))).code).toBe(11);
+    gateway.judge = () => undefined;
+    write('a paper boat');
+    expect((await runHereAs(here, ['batch', 'enqueue', file])).code).toBe(0);
+    const other = ['-o', join(machines.machine().cwd, '{id}.{ext}')];
+    await runHereAs(machines.machine(), ['worker', ...other, ...quick], '', systemClock);
+    expect([...gateway.charges]).toEqual([['a paper boat', 1]]);
+  });
+
   /** Writes a manifest whose rows have no id. */
   function writeWithoutIds(file: string, ...prompts: string[]): void {
     const rows = prompts.map((prompt) => `vendor-h3-mini,5,${prompt}\n`).join('');

@@ -5,7 +5,7 @@ import { addUp } from '../../../flows/spend.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
-import { shownState } from '../../../jobs/reconcile.ts';
+import { isUnaccepted, shownState } from '../../../jobs/reconcile.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf } from '../../io.ts';
@@ -17,11 +17,11 @@ interface ListedBatch {
   name: string;
   /** The manifest's absolute path; `-` if it was read from standard input; null if the batch was enqueued from another machine. */
   file: string | null;
-  /** The number of rows per state of their latest job. Excludes rows that were never submitted. */
+  /** The number of rows per state of their latest accepted job. Excludes rows that were never submitted. */
   states: Record<string, number>;
   /** The amount spent on the batch, calculated as in `mgw spend`; `unknown` if a price is unknown. */
   spent: string;
-  /** The creation time of the newest job, in ISO 8601; null if there is no job. */
+  /** The creation time of the newest of these jobs, in ISO 8601; null if there is no job. */
   last: string | null;
 }
 
@@ -65,7 +65,8 @@ async function ls(context: Context): Promise<Outcome> {
   return { json: { batches }, text };
 }
 
-// Returns the latest job of each row. A retried row has several jobs, with the keys NAME/ID, NAME/ID/2, and so on.
+// Returns the latest accepted job of each row, or its latest job if none was accepted. A retried row has several jobs,
+// with the keys NAME/ID, NAME/ID/2, and so on.
 async function latestJobs(
   context: Context,
   names: ReadonlySet<string>,
@@ -78,7 +79,8 @@ async function latestJobs(
     const id = rest.join('/').replace(/\/\d+$/, '');
     const jobs = jobsByBatch.get(name) ?? new Map<string, Job>();
     jobsByBatch.set(name, jobs);
-    if (!jobs.has(id)) jobs.set(id, job);
+    const later = jobs.get(id);
+    if (later === undefined || (isUnaccepted(later) && !isUnaccepted(job))) jobs.set(id, job);
   }
   return jobsByBatch;
 }
