@@ -33,14 +33,16 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
 
 /**
  * Adds the flags for the same gateway and ledger to a command. Adds only `--profile` if the command specifies its own
- * gateway.
+ * gateway or changes the config file.
  */
 export function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
   const [mgw, ...args] = command;
   // Ignore the arguments after `--`, which may look like flags.
   const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;
   if (mgw !== 'mgw' || flagArgs.at(-1) === '--help') return [...command];
-  const hasGateway = flagArgs.includes('--base-url') || flagArgs.includes('--sandbox');
+  // A setting belongs to a profile, whatever the gateway.
+  const hasGateway =
+    ['--base-url', '--sandbox'].some((flag) => flagArgs.includes(flag)) || args[0] === 'config';
   const flags = globalArguments(globals).filter(
     ([name = '']) => !flagArgs.includes(name) && (!hasGateway || name === '--profile'),
   );

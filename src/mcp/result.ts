@@ -120,7 +120,7 @@ export function agentText(text: string): string {
       // Removes advice about flags that no tool has.
       .replace(/[;.] (?:To [^;.]*, use )?--(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
       // A job in doubt blocks an agent's request under every key.
-      .replace(/ Speech cannot be fetched afterwards: [^.]*\./, '')
+      .replace(/ Speech cannot be fetched afterwards: [^.]{0,200}\./, '')
       .replace(/ For any other name, use --format\.$/, '')
       .replace(/, or (?:replace (?:it|the link) with --force|-o - for standard output)\b/g, '')
       .replace(/(a)nother --key, or --new without one,/i, '$1nother key')

@@ -212,7 +212,7 @@ describe('a row that starts with the last frame of another row', () => {
     };
     const next = (flags: string): unknown => [expect.stringMatching(`retry .*[}]' ${flags}$`)];
     const blocked = 'line 4: s3 blocked: it waits for s2, which is stale';
-    expect(await retried('s3')).toEqual([11, blocked, next('--stale')]);
+    expect(await retried('s3')).toEqual([11, blocked, next('--id s2')]);
     scene.file('m.csv', story(['s1', '', 'other'], ...chain(3).slice(1)));
     expect(await retried('s2')).toEqual([
       11,

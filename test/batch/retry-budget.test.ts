@@ -96,7 +96,9 @@ it('a retry by id that its budget stopped says that it pays again for a row whos
   const { error, rows } = await scene.read(...retry);
   expect(error).toMatchObject({
     retry: 'never',
-    message: expect.stringContaining('pays for those rows again: use --id only for the other') as string,
+    message: expect.stringContaining(
+      'pays for those rows again. To run only the other rows, use --id.',
+    ) as string,
     next: expect.arrayContaining(['retry', '--budget', '2', '--id', 'b']) as string[],
   });
   expect(error?.next).not.toContain('a');

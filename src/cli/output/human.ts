@@ -8,8 +8,9 @@ import type { Writable } from 'node:stream';
 
 /** Adds the flags for the same gateway and ledger to each command in a note or a hint, such as `To log in: mgw auth login`. */
 export function textWithGlobals(text: string, globals: ServerFlags): string {
-  const mgw = commandWithGlobals(['mgw'], globals).map(shellWord).join(' ');
-  return text.replace(/(?<=: )mgw(?= [a-z])/g, () => mgw);
+  return text.replace(/(?<=: )mgw ([a-z]+)/g, (_, command: string) =>
+    commandWithGlobals(['mgw', command], globals).map(shellWord).join(' '),
+  );
 }
 
 /**

@@ -34,9 +34,11 @@ it("a gateway's text cannot add a line that looks like mgw's own", () => {
 });
 
 it('a command in a note gets the flags for the gateway, unless it has flags of its own', () => {
-  const text = 'No "mgw". To log in: mgw auth login. To see it: mgw --sandbox jobs ls';
-  expect(textWithGlobals(text, { profile: "it's" })).toBe(
-    `No "mgw". To log in: mgw --profile 'it'\\''s' auth login. To see it: mgw --sandbox jobs ls`,
+  const text = 'To log in: mgw auth login. To see it: mgw --sandbox jobs ls. To set it: mgw config set A B';
+  const [sandbox, profile] = [{ sandbox: true }, { profile: "it's" }];
+  expect(textWithGlobals(text, sandbox)).toBe(text.replace('mgw auth', 'mgw --sandbox auth'));
+  expect(textWithGlobals(text, profile)).toBe(
+    text.replace(/mgw (?=auth|config)/g, "mgw --profile 'it'\\''s' "),
   );
   expect(textWithGlobals(text, {})).toBe(text);
 });
