@@ -79,7 +79,9 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   const isCut = has(incidents, 'power cut');
   if (!isCut && after.some(({ code }) => code === exitOfFailure))
     violations.push(...(await revoked(machine)));
-  if (hasBudget) violations.push(...(await budgets(machine, removals, isCut)));
+  // The handle that a user adopts may be wrong, and remains reserved until the gateway has returned its task.
+  const isAdopted = commands.some((args) => args.includes('--adopt'));
+  if (hasBudget) violations.push(...(await budgets(machine, removals, isCut || isAdopted)));
   // A retry does not change the first take, even if the first take's process ended before it cleaned up.
   const isRetried = commands.some((args) => args[1] === 'retry');
   if (!isRetried && !isCut && after.every(({ code }) => code === 0)) violations.push(...leftovers(machine));
@@ -354,14 +356,14 @@ function delivered(args: string[], { exit_code, files = [] }: PrintedDocument, {
  * Reports budgets that are exceeded, or that do not include the charges. After a power cut, no process can be proven
  * dead, so reservations remain. The budget of a removed job still includes any amount that may have been charged.
  */
-async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
+async function budgets(machine: Machine, removals: number, isUncertain: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');
   const [budget] = documentOf(stdout).budgets ?? [];
   if (budget === undefined) return ['the budget is lost'];
   const charged = machine.traffic.created.length * price;
   const [spent, reserved] = [Number(budget.spent), Number(budget.reserved)];
   const isExact = spent === charged && reserved === 0;
-  const isCareful = spent + reserved >= charged && (isCut || removals > 0);
+  const isCareful = spent + reserved >= charged && (isUncertain || removals > 0);
   if (charged <= limit && (isExact || isCareful)) return [];
   return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
 }
