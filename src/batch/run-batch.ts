@@ -69,8 +69,8 @@ export async function readyRun(
 /**
  * Runs the chosen rows of a batch concurrently. Reads the manifest a second time if any rows are chosen.
  * @returns the error that stopped the run early; undefined if the run was complete or a signal stopped it
- * @throws MgwError if the manifest or a budget cannot be read and no row was started. After a row was started, returns the error,
- * because the run may have paid for rows.
+ * @throws MgwError if the manifest or a budget cannot be read and no row was started. After a row was started, returns
+ * the error, because the run may have paid for rows.
  */
 export async function runBatch(
   batch: Batch,

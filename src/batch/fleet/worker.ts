@@ -43,7 +43,7 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** The batches that stopped because of rows in doubt, and have had no row with a handle since. */
+  /** The batches that stopped because of rows in doubt, until the gateway accepts a submission of them. */
   readonly #inDoubt = new Set<string>();
   /** The options of each batch, as JSON, that the last search found. */
   readonly #latestHeads = new Map<string, string>();
