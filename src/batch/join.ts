@@ -15,7 +15,7 @@ import { isSameOutput, pathExists, pathsAt } from '../jobs/output.ts';
 import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';
 import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
 import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
-import { pathFor } from './row-state.ts';
+import { pathFor, pathOfTake } from './row-state.ts';
 
 /** The parts of a batch's film. */
 export interface JoinPlan {
@@ -82,18 +82,26 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
 function missingRow(planned: PlannedRow): MissingRow {
   const { state, path, work, take } = planned;
   if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;
-  if (isSpeech(work)) return { ...planned, state: 'running', isGone: true };
   const paths = pathsAt(pathFor(path, take.job), countOf(work));
-  return { ...planned, state: 'running', changedFile: paths.find(pathExists) };
+  return { ...planned, state: 'running', changedFile: paths.find(pathExists), isGone: isSpeech(work) };
 }
 
-/** Whether a row's job saved a file at a path, or its command specified that path. */
-export function isOutputOf({ work, take: { job } }: PlannedRow, output: string): boolean {
+/** Whether a row's job or one of its earlier takes saved a file at a path, or its command specified that path. */
+export function isOutputOf({ work, take: { job, number } }: PlannedRow, output: string): boolean {
   if (job === undefined) return false;
   const { goals, results = 0 } = job.record;
   const count = Math.max(countOf(work), results);
-  const requested = goals.flatMap((goal) => pathsAt(pathFor(goal.output ?? '-', job), count));
+  const requested = goals.flatMap((goal) =>
+    takePaths(pathFor(goal.output ?? '-', job), number).flatMap((path) => pathsAt(path, count)),
+  );
   return [...job.files.map(({ path }) => path), ...requested].some((path) => isSameOutput(path, output));
+}
+
+// Returns the path of a take and, if the path has the take's number, those of the earlier takes.
+function takePaths(path: string, number: number): string[] {
+  const base = path.replace(/\.\d+(?=(?:\.[^./\\]*)?$)/, '');
+  if (number === 1 || pathOfTake(base, number) !== path) return [path];
+  return Array.from({ length: number }, (_, index) => (index === 0 ? base : pathOfTake(base, index + 1)));
 }
 
 async function trackOf(

@@ -71,7 +71,7 @@ export class BatchRun {
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
-  /** The numbers of rows that ended in doubt or without a connection since the gateway last accepted a submission. */
+  /** The numbers of rows that ended in doubt or without a connection since the gateway last answered a submission. */
   #doubts = 0;
   #disconnected = 0;
   #fatalError: MgwError | undefined;
@@ -232,15 +232,14 @@ export class BatchRun {
   #checkFatal({ planned, error }: RowEnd): void {
     const isUnreachable = error?.exitCode === exitCodes.unavailable && error.code === 'unreachable';
     const isInDoubt = error?.exitCode === exitCodes.unknown && error.charged === 'maybe';
+    if (error?.exitCode === exitCodes.rejected) this.#doubts = 0;
+    // A row that only resumes a task shows that the gateway responds, but not that it answers submissions.
     if (isInDoubt) this.#doubts += 1;
-    // A row that only resumes a task shows that the gateway responds, but not that it accepts submissions.
     else this.#disconnected = isUnreachable ? this.#disconnected + 1 : 0;
     if (error === undefined) return;
     const isFatal =
       isKeyRefused(error) ||
-      error.code === 'balance' ||
-      error.code === 'budget' ||
-      error.code === 'internal' ||
+      ['balance', 'budget', 'internal'].includes(error.code) ||
       (error.code === 'local_io' &&
         error.job === undefined &&
         !error.isOfInput &&

@@ -84,7 +84,8 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
         (isChanged && changes !== undefined) ||
         // Not remade without --changed, but reported.
         (isFailed && state === 'changed' && take.job?.state === 'failed') ||
-        (take.number > 1 && !settledStates.has(state))
+        // An edited row that was never accepted, or a retake that was begun.
+        (take.number > 1 && ((isChanged && state === 'new') || state === 'running' || state === 'unknown'))
       );
     },
     rowToRun: (planned, before, paths) => {
@@ -96,10 +97,13 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned, paths) : withNextTake(planned);
     },
-    // Retries the row only once, even if the result of the retry is gone too. A row that was refused or never sent has
-    // no earlier result to remake.
-    nextRetry: (planned) =>
-      ids !== undefined && planned.state === 'running' ? withNextTake(planned) : undefined,
+    // Retries the row only once, even if the result of the retry is gone too. A row that was refused, never sent or in
+    // progress has no earlier result to remake.
+    nextRetry: (planned) => {
+      const hasResult = planned.state === 'running' && planned.take.job?.state === 'succeeded';
+      if (ids === undefined || !hasResult) return undefined;
+      return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
+    },
   };
 }
 
@@ -168,7 +172,7 @@ export class UnpaidRows {
     // A budget may refuse the retry of a row whose paid result is gone.
     else if (error.budget !== undefined) this.#costs.set(id, this.#costs.get(id) ?? zero);
     if (!isPaid) return;
-    const row = { ...planned, state };
+    const row = { ...planned, state, take: { ...take, job: job ?? take.job } };
     const retry = error?.exitCode === exitCodes.incomplete ? this.#choice.nextRetry?.(row) : undefined;
     const next = retry ?? this.#choice.rowToRun(row, take.number);
     if (next !== undefined && next.take.number > take.number)

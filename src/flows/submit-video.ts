@@ -113,6 +113,9 @@ export async function payAndDeliver(
       const { job: submitted, isResumed } = await submit(begunJob, order, runDeps);
       accepted = submitted;
       const target = await targetFor(accepted, fileCount(accepted, protocol), options);
+      // The check before the payment does not cover a resumed job.
+      if (options.sidecar && target !== undefined)
+        await checkSidecarsFree(target, fileCount(accepted, protocol), options.force, 'yes');
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
       if (options.sidecar) {

@@ -80,7 +80,10 @@ export function otherKeyError(job: Job, doubt: 'sending' | 'untold'): MgwError {
     doubt === 'sending'
       ? 'is still being sent'
       : 'was accepted, although its caller may not have received the response';
-  const advice = job.key === undefined ? '' : ` Call again with the key ${job.key}: this does not pay twice.`;
+  const [batch, id] = job.key?.split('/') ?? [];
+  const again =
+    id === undefined ? `Call again with the key ${batch ?? ''}` : `Run the batch ${batch ?? ''} again`;
+  const advice = job.key === undefined ? '' : ` ${again}: this does not pay twice.`;
   const text = `The same request was submitted ${name} as job ${job.id}, which ${state}. Nothing was sent.${advice}`;
   return new MgwError('conflict', text, { charged: 'no', retry: 'never', next: showCommand(job), job });
 }
@@ -182,15 +185,15 @@ export function removedJobError(error: MgwError, job: Job): MgwError {
 export function noHandleError(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
-  if (job.state !== 'prepared' || job.record.hasEarlierDoubt)
-    return unknownError(job, job.error?.message ?? 'The response was lost');
+  if (shownState(job) !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
   const { runs, lifeOf } = job.record;
   // If the command that created the job is still running, running it again would make a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
   const text = isRunning
     ? `Job ${job.id} has not been sent yet. The command that created it is still running and will send it.`
     : `Job ${job.id} was never sent. To send it, repeat the command that created it.`;
-  return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
+  const charged = job.record.hasEarlierDoubt === true ? 'maybe' : 'no';
+  return new MgwError('unreachable', text, { charged, retry: 'safe', next: showCommand(job), job });
 }
 
 /** Exit 9: the gateway reports that the job finished, but returned no result (design 6). */

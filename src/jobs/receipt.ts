@@ -191,13 +191,18 @@ export function sidecarPath(path: string): string {
 }
 
 /**
- * Checks that the sidecars of `count` files can be written: their paths must be free or contain older sidecars. Call
- * this before anything is paid for.
+ * Checks that the sidecars of `count` files can be written: their paths must be free or contain older sidecars.
+ * @param charged whether the job was already paid for
  * @throws MgwError('output_exists'), exit 10.
  */
-export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
+export async function checkSidecarsFree(
+  target: Target,
+  count: number,
+  force: boolean,
+  charged: Charged = 'no',
+): Promise<void> {
   if (target.kind === 'stdout' || force) return;
-  for (const path of pathsAt(target.path, count)) await checkFree(sidecarPath(path), 'no');
+  for (const path of pathsAt(target.path, count)) await checkFree(sidecarPath(path), charged);
 }
 
 async function checkFree(target: string, charged: Charged): Promise<void> {
@@ -206,7 +211,9 @@ async function checkFree(target: string, charged: Charged): Promise<void> {
   throw new MgwError(
     'output_exists',
     `${target} already exists and was not written by mgw. --force replaces it.`,
-    { charged, retry: charged === 'no' ? 'safe' : 'resume' },
+    charged === 'no'
+      ? { charged, retry: 'safe' }
+      : { charged, retry: 'resume', next: ['mv', target, `${target}.old`] },
   );
 }
 

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { usageError, MgwError, systemCode } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { inFolder, submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
@@ -55,7 +56,7 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
     const { strict, mark, check, endpoint } = order;
     checkKeyName(key, fresh);
     const target = targetOf(order.output);
-    checkNoTemplate('output', order.output, true);
+    checkNoTemplate('output', withoutWorkingFolder(order.output), true);
     for (const [name, isOn] of Object.entries({ sidecar, strict, mark }))
       if (isOn && target === undefined) throw usageError(`${name} requires output.`);
     const { session, deadline } = call;
@@ -108,11 +109,17 @@ const fileKinds: OptionKinds<SpeechOrder> = {
   mark: 'boolean',
 };
 
+// The name of the working folder, with which a relative output was completed, may contain braces.
+function withoutWorkingFolder(output: string | undefined): string | undefined {
+  const folder = join(process.cwd(), '/');
+  return output?.startsWith(folder) ? output.slice(folder.length) : output;
+}
+
 /** Implements a client's `speak`. */
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run('speak', fileKinds, order, async (call) => {
     const target = targetOf(order.output);
-    checkNoTemplate('output', order.output);
+    checkNoTemplate('output', withoutWorkingFolder(order.output));
     if (target === undefined || /[\\/]$/.test(target.path)) throw usageError('output must be a file path.');
     const output = absoluteOutput(target.path);
     const { job, files, isResumed, delivered } = await speakText(call, order, output);

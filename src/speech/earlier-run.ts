@@ -1,3 +1,4 @@
+import { dirname } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -78,7 +79,9 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
 
 /** Whether a stream began, was charged and did not succeed. Such a stream cannot be resumed (design 8). */
 function isFailedStream(job: Job): boolean {
-  return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
+  // A run whose failure is recorded may still be waiting for its caller to receive the error.
+  const isOver = job.state === 'failed' || !isRunning(job);
+  return job.handle !== undefined && job.state !== 'succeeded' && isOver;
 }
 
 // Records that the process reading the stream died. The file that the process wrote is kept.
@@ -152,8 +155,10 @@ export async function deliverSaved(
   deps: JobDeps,
 ): Promise<JobFile | undefined> {
   const [piece] = job.files;
-  if (piece !== undefined && job.files.every((file) => isPiece(job, file) && !pathExists(file.path)))
-    throw joinedPieceError(job, piece);
+  if (piece !== undefined && job.files.every((file) => isPiece(job, file) && !pathExists(file.path))) {
+    const [, joined] = /^(.+)\.pieces$/.exec(dirname(piece.path)) ?? [];
+    if (joined === undefined || pathExists(joined)) throw joinedPieceError(job, piece, joined);
+  }
   const lock =
     sink.target && (await lockOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
   if (lock) sink.lock = lock;

@@ -1,4 +1,4 @@
-import { basename, dirname } from 'node:path';
+import { basename } from 'node:path';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
@@ -73,8 +73,7 @@ export function deletedAudioError(job: Job): MgwError {
 }
 
 /** Exit 9: the job's file was a piece of a longer text, and mgw removes the pieces after it has joined them. */
-export function joinedPieceError(job: Job, { path }: JobFile): MgwError {
-  const [, output = 'standard output'] = /^(.+)\.pieces$/.exec(dirname(path)) ?? [];
+export function joinedPieceError(job: Job, { path }: JobFile, output = 'standard output'): MgwError {
   const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of a longer text. mgw removes the pieces after joining them into ${output}.`;
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }

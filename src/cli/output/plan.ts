@@ -16,7 +16,8 @@ import { usageError, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { commandWithGlobals } from '../../flows/next.ts';
-import { resolveCommand } from '../../jobs/errors.ts';
+import { resolveCommand, showCommand } from '../../jobs/errors.ts';
+import { isUnaccepted } from '../../jobs/reconcile.ts';
 import { isObjectUrl } from '../../store-url.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
@@ -162,7 +163,8 @@ export function commandOf(
   if (state === 'blocked' && because?.state !== undefined)
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
-  if (isChangedInProgress({ state, changes }) && job !== undefined) return fetchTo(job, pathFor(path, job));
+  if (isChangedInProgress({ state, changes }) && job !== undefined)
+    return isUnaccepted(job) ? showCommand(job) : fetchTo(job, pathFor(path, job));
   if (job?.state === 'succeeded') {
     // The row is paid for, but another file occupies the row's output path, or the stored object is missing.
     const object = job.files.find((file) => isObjectUrl(file.path))?.path;
@@ -173,8 +175,8 @@ export function commandOf(
   const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
   // `batch run` does not continue a retry that was refused or never sent.
   const isUnpaidRetry = before !== undefined && (state === 'new' || state === 'rejected');
-  if (isGone || isUnpaidRetry) return repeated(repeat, '--id', id);
-  // `batch retry --id` would pay again for a result that it cannot save.
+  if (isGone || (isUnpaidRetry && repeat.selection === undefined)) return repeated(repeat, '--id', id);
+  // `batch retry --id` would pay again if it cannot save the result.
   const isUnsaved = repeat.selection !== undefined && error?.code === 'result_corrupt';
   return isUnsaved && job ? fetchTo(job, pathFor(path, job)) : rowCommand(id, state, job, repeat);
 }
@@ -186,9 +188,9 @@ function fetchTo(job: Job, path: string): string[] {
 function rowCommand(id: string, state: RowState, job: Job | undefined, repeat: RepeatCommand): string[] {
   if (state === 'unknown' && job !== undefined) return resolveCommand(job);
   if (state === 'stale' && !repeat.isById) return repeated(repeat, '--stale');
-  // `batch run` would also pay for the rows that a retry did not select.
-  const isRetry = repeat.selection !== undefined || state === 'failed' || state === 'changed';
-  return isRetry ? repeated(repeat, '--id', id) : repeated(repeat);
+  if (repeat.isById || state === 'failed' || state === 'changed') return repeated(repeat, '--id', id);
+  // The same retry continues the rows that it began. `batch run` would also pay for rows that the retry did not select.
+  return repeated(repeat, ...(repeat.selection ?? []));
 }
 
 /** Returns the command that runs the batch again, or that retries the rows that the given flags select. */
@@ -210,24 +212,23 @@ interface OpenRow {
  */
 export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): string[][] {
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
-  const retryStates = retriedByKind.filter(has);
-  const ids = rows.flatMap(({ id, state }) => (retryStates.includes(state) ? ['--id', id] : []));
-  const [isRetry, flags] = [repeat.selection !== undefined, retryStates.map((state) => `--${state}`)];
   // A flag that the command did not have would also select paid rows outside the command's scope.
-  const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
-  const open = rows.filter(({ state }) => state !== 'blocked' && !retryStates.includes(state));
+  const { selection, isById } = repeat;
+  const isSelected = (state: RowState): boolean => !isById && (selection?.includes(`--${state}`) ?? true);
+  const flags = retriedByKind.filter((state) => has(state) && isSelected(state)).map((state) => `--${state}`);
+  const retried = rows.filter(({ state }) => retriedByKind.includes(state));
+  const open = rows.filter(({ state }) => state !== 'blocked' && !retriedByKind.includes(state));
   const isOfRow = ({ id, next }: OpenRow): boolean => next.join() === repeated(repeat, '--id', id).join();
-  const byId = open.filter(isOfRow).flatMap(({ id }) => ['--id', id]);
+  const byId = [...retried.filter(({ state }) => !isSelected(state)), ...open.filter(isOfRow)];
   // A retry does not cover the row that blocks one of its rows, unless another command pays for that row.
-  const paidIds = [...ids, ...byId];
-  const isPaidFor = ({ next }: OpenRow): boolean => paidIds.includes(next.at(-1) ?? '');
-  const blocked = rows.filter(({ state, because }) => state === 'blocked' && (isRetry || because?.problem));
+  const paidIds = [...retried, ...byId].map(({ id }) => id);
+  const blocked = rows.filter(({ state, because }) => state === 'blocked' && (selection || because?.problem));
   const commands = [
-    ...(retryStates.length > 0 ? [repeated(repeat, ...(isById ? ids : flags))] : []),
-    ...(byId.length > 0 ? [repeated(repeat, ...byId)] : []),
+    ...(flags.length > 0 ? [repeated(repeat, ...(selection ?? flags))] : []),
+    ...(byId.length > 0 ? [repeated(repeat, ...byId.flatMap(({ id }) => ['--id', id]))] : []),
     ...open.filter((row) => !isOfRow(row)).map(({ next }) => next),
-    ...blocked.filter((row) => !isPaidFor(row)).map(({ next }) => next),
-    ...(has('blocked') && !isRetry ? [repeated(repeat)] : []),
+    ...blocked.filter(({ next }) => !paidIds.includes(next.at(-1) ?? '')).map(({ next }) => next),
+    ...(has('blocked') && !selection ? [repeated(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }

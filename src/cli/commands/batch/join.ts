@@ -67,7 +67,9 @@ async function join(
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
   for (const { id, row, state, changedFile, isGone } of cut.missing) {
     const change = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
-    const reason = isGone ? ': its speech is gone, so a retry pays for it again' : (change ?? '');
+    const reason = isGone
+      ? `${change ?? ': its speech is gone'}, so a retry pays for it again`
+      : (change ?? '');
     context.progress.note(`Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason}.`);
   }
   if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
