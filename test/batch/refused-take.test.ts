@@ -104,6 +104,9 @@ it('a row that was never sent and then corrected is new, and only its new conten
   scene.gateway.judge = () => undefined;
   write('right');
   expect(await outcome('plan', file)).toEqual([0, { new: 2 }]);
+  for (const flag of ['--failed', '--stale'])
+    expect(await scene.batch('retry', file, flag)).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({});
   expect(await outcome('run', file)).toEqual([0, { done: 2 }]);
   expect(charges()).toEqual({ right: 1, 'a cat': 1 });
 });

@@ -383,6 +383,37 @@ it('a batch run continues if the gateway accepts a row between rows whose respon
   expect(batch.states).toMatchObject({ done: 2, unknown: 7 });
 });
 
+it('a batch run continues if the gateway refuses a row between rows whose responses are lost', async () => {
+  const rows = Array.from({ length: 12 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  scene.gateway.judge = (prompt) => ({ kind: Number(prompt.slice(5)) % 2 === 0 ? 'lose' : 'refuse' });
+  const { batch } = await scene.read('run', file, '--concurrency', '1');
+  expect(batch.states).toMatchObject({ rejected: 6, unknown: 6 });
+});
+
+it('a retry of failed rows suggests one command for all its rows, which pays once for each', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  scene.gateway.judge = () => ({ kind: 'doom' });
+  await scene.batch('run', file);
+  scene.gateway.judge = (prompt) => ({ kind: prompt === 'a boat' ? 'refuse' : 'doom' });
+  const { stderr } = await scene.batch('retry', file, '--failed');
+  expect(stderr.match(/^→ .*$/gm)).toEqual([expect.stringMatching(/ retry .*--failed$/)]);
+  scene.gateway.judge = () => undefined;
+  const [, command = ''] = /^→ mgw (.*)$/m.exec(stderr) ?? [];
+  expect(await runHereAs(scene.user, command.split(' '))).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 2, 'a cat': 3 });
+});
+
+it('a retry by id that continues a running row does not pay again if the result is gone', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  scene.gateway.polls = Infinity;
+  await scene.batch('run', file, '--timeout', '1s');
+  scene.gateway.polls = 0;
+  scene.gateway.gone.add(scene.gateway.taskOf('a boat'));
+  expect(await scene.batch('retry', file, '--id', 'a')).toMatchObject({ code: 11 });
+  expect(charges()).toEqual({ 'a boat': 1 });
+});
+
 describe('a row that was changed after it was paid for', () => {
   it('is printed with the difference, and is paid for only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));

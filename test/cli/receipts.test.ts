@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
@@ -197,6 +197,30 @@ it('--strict requires an output file, because mgw measures the file', async () =
     2,
     expect.stringContaining('-o FILE'),
   ]);
+});
+
+it('a resumed job does not replace the file of another program at the path of its sidecar', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 1 });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const submit = ['video', 'a', 'submit', 'a boat', '-m', 'video-a', '-d', '4', '--key', 'k', '--json'];
+  await user.run(submit);
+  const [notes, old] = ['boat.mp4.json', 'boat.mp4.json.old'].map((name) => join(user.cwd, name)) as [
+    string,
+    string,
+  ];
+  writeFileSync(notes, '{"my":"notes"}');
+  const refused = await user.run([...submit, '-o', 'boat.mp4', '--sidecar']);
+  expect(refused.json).toMatchObject({
+    exit_code: 10,
+    error: { code: 'output_exists', charged: 'yes', next: ['mv', notes, old] },
+  });
+  expect(readdirSync(user.cwd)).not.toContain('boat.mp4');
+  renameSync(notes, old);
+  expect((await user.run([...submit, '-o', 'boat.mp4', '--sidecar'])).code).toBe(0);
+  expect(JSON.parse(readFileSync(notes, 'utf8'))).toMatchObject({ file: { mime: 'video/mp4' } });
+  expect(readBill(stateDir)).toHaveLength(1);
 });
 
 it('--mark adds a mark to a file once, records both hashes, and does not pay again', async () => {

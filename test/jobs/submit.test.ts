@@ -775,6 +775,13 @@ describe('a repeated command', () => {
     if (job === undefined) throw new Error('no job');
     const resent = await resolveJob(deps.ledger, job, { how: 'resubmit' });
     expect(shownState(resent)).toBe('unknown');
+    const liveRun = {
+      ...{ run: 'r', owner: currentOwner(), output: undefined },
+      command: 'submit',
+      ask: 'accept',
+    } as const;
+    const live = { ...resent, record: { ...resent.record, runs: [liveRun], lifeOf: () => 'alive' as const } };
+    expect(noHandleError(live)).toMatchObject({ code: 'unreachable', charged: 'maybe' });
     for (const again of [{}, { key: 'other' }]) expect((await run(deps, orderOf(again))).exit).toBe(7);
     expect(server.requests).toHaveLength(1);
     expect(noHandleError(resent)).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
