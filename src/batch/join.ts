@@ -33,8 +33,8 @@ export interface JoinPlan {
 export interface MissingRow extends PlannedRow {
   /** The path of the row's video, if the video has changed since it was saved. */
   changedFile?: string | undefined;
-  /** Whether the row's speech is gone. The gateway does not deliver speech twice, so only a paid retry replaces it. */
-  isGone?: boolean;
+  /** Whether only a paid retry replaces the row's file: the gateway does not deliver speech twice. */
+  needsPaidRetry?: boolean;
 }
 
 /** Returns a job's first intact file; undefined if there is none. */
@@ -83,7 +83,12 @@ function missingRow(planned: PlannedRow): MissingRow {
   const { state, path, work, take } = planned;
   if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;
   const paths = pathsAt(pathFor(path, take.job), countOf(work));
-  return { ...planned, state: 'running', changedFile: paths.find(pathExists), isGone: isSpeech(work) };
+  return {
+    ...planned,
+    state: 'running',
+    changedFile: paths.find(pathExists),
+    needsPaidRetry: isSpeech(work),
+  };
 }
 
 /** Whether a row's job or one of its earlier takes saved a file at a path, or its command specified that path. */

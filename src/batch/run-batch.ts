@@ -83,7 +83,7 @@ export async function runBatch(
   const { chosen, plan } = ready;
   const { chains } = plan;
   if (chosen.size === 0) return undefined;
-  await checkBudgets(ready, deps.job);
+  await readBudgets(ready, deps.job);
   const order = new RunOrder(chains.graph, chosen.values());
   const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
     if (!chains.graph.isNeeded(id)) return;
@@ -127,7 +127,7 @@ export async function runBatch(
 }
 
 // Reads the budgets before the first row, because every new row would fail with the same error.
-async function checkBudgets({ chosen }: ReadyRun, { allowances }: FlowDeps): Promise<void> {
+async function readBudgets({ chosen }: ReadyRun, { allowances }: FlowDeps): Promise<void> {
   if ([...chosen.values()].every(({ state }) => state === 'running')) return;
   for (const { budget } of await allowances()) await budget.state();
 }

@@ -65,9 +65,9 @@ async function join(
   await reportProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
-  for (const { id, row, state, changedFile, isGone } of cut.missing) {
+  for (const { id, row, state, changedFile, needsPaidRetry } of cut.missing) {
     const change = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
-    const reason = isGone
+    const reason = needsPaidRetry
       ? `${change ?? ': its speech is gone'}, so a retry pays for it again`
       : (change ?? '');
     context.progress.note(`Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason}.`);
@@ -120,8 +120,8 @@ function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: G
 }
 
 // Returns the error with which `batch run` would end the row: its path is occupied, or its speech is gone.
-function rowError({ changedFile, isGone }: MissingRow): MgwError | undefined {
-  if (isGone) return new MgwError('result_unavailable', 'The speech is gone.');
+function rowError({ changedFile, needsPaidRetry }: MissingRow): MgwError | undefined {
+  if (needsPaidRetry) return new MgwError('result_unavailable', 'The speech is gone.');
   return changedFile === undefined ? undefined : new MgwError('output_exists', `${changedFile} exists.`);
 }
 

@@ -119,7 +119,7 @@ async function importReservations(
     import('../../../ledger/event-log.ts'),
     import('../../../ledger/fold.ts'),
   ]);
-  const at = new Date().toISOString();
+  const at = new Date(context.clock.now()).toISOString();
   const missingJobs = async function* (): Parameters<typeof addReservations>[1] {
     for (const entry of entries) {
       const { id } = entry;
@@ -149,7 +149,9 @@ async function* createAll(
     const { id, key } = entry;
     const events = await eventsOf(entry);
     const isTaken =
-      (await ledger.claimState(id)) === 'removed' && (await otherHolder(ledger, key, id)) !== undefined;
+      key !== undefined &&
+      (await ledger.claimState(id)) === 'removed' &&
+      (await otherHolder(ledger, key, id)) !== undefined;
     const imported = events.map((each) =>
       isTaken && each?.type === 'prepared' ? { ...each, key: undefined } : each,
     );
