@@ -1,22 +1,19 @@
-import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, expect, it } from 'vitest';
-import type * as library from '../../src/library/library.ts';
-import { canaryKey, newUser, type CliJson, type User } from '../support/cli.ts';
+import { canaryKey, type CliJson, type CliResult, type User } from '../support/cli.ts';
 import { fakeMp4 } from '../support/film.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
+import { runHereAs, userHere } from '../support/one-process.ts';
 import { httpServer, says, sendJson, type HttpServer } from '../support/servers.ts';
 import { buildWithToy } from './toy/build.ts';
 
-let built: string;
+let built: Awaited<ReturnType<typeof buildWithToy>>;
 let server: HttpServer;
 let user: User;
 
 beforeAll(async () => {
-  built = freshFolder();
-  await buildWithToy(built);
+  built = await buildWithToy(freshFolder());
 });
 
 beforeEach(async () => {
@@ -27,32 +24,14 @@ beforeEach(async () => {
     else if (seen.path.endsWith('/film')) response.end(fakeMp4());
     else sendJson(response, { phase: 'baked' });
   });
-  user = newUser(server.url);
+  user = userHere(server.url);
 });
 
-interface Ran {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
+/** Runs the command line that contains the toy protocol. */
+const mgw = (...args: string[]): Promise<CliResult> =>
+  runHereAs(user, args, undefined, undefined, built.main);
 
-/** Runs the command line that contains the toy protocol. The default user is configured for the toy gateway. */
-function mgw(args: string[], { cwd, env } = user): Promise<Ran> {
-  return new Promise((done) => {
-    const child = execFile(
-      process.execPath,
-      [join(built, 'bin/mgw.js'), ...args],
-      { cwd, env },
-      (_, stdout, stderr) => done({ code: child.exitCode ?? -1, stdout, stderr }),
-    );
-    child.stdin?.end();
-  });
-}
-
-async function json(...args: string[]): Promise<CliJson> {
-  const { stdout } = await mgw([...args, '--json']);
-  return JSON.parse(stdout) as CliJson;
-}
+const json = async (...args: string[]): Promise<CliJson> => (await mgw(...args, '--json')).json;
 
 const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
 
@@ -65,29 +44,27 @@ it('a new protocol supports submitting, querying, waiting and saving', async () 
     length: 5,
     dice: { seed: 7 },
   });
-  expect((await mgw(['video', 'd', 'status', job.id])).stdout).toMatch(/^job_\w+ succeeded \(baked\)/);
+  expect((await mgw('video', 'd', 'status', job.id)).stdout).toMatch(/^job_\w+ succeeded \(baked\)/);
   const saved = await json('video', 'd', 'fetch', job.id, '-o', '{seed}-{slug}.mp4');
   expect(saved.files).toMatchObject([{ path: join(user.cwd, '7-a-boat.mp4') }]);
   expect(server.created).toBe(1);
 });
 
 it('a new protocol appears in the help, the schemas, the model list and the job list', async () => {
-  const help = await mgw(['video', 'd', 'submit', '--help']);
+  const help = await mgw('video', 'd', 'submit', '--help');
   expect(help.stdout).toContain('$ mgw video d submit "a boat" -m toy-1 -d 5');
-  expect((await mgw(['video', '--help'])).stdout).toContain('Protocol D: a toy');
+  expect((await mgw('video', '--help')).stdout).toContain('Protocol D: a toy');
   expect(await json('schema', 'video', 'd')).toMatchObject({ schema: { required: ['engine', 'words'] } });
   expect((await json('models', '--protocol', 'd'))['models']).toMatchObject([
     { id: 'toy-1', protocols: ['d'] },
   ]);
-  const { job } = await json(...boat);
-  expect((await mgw(['jobs', 'ls', '--protocol', 'd'])).stdout).toContain('a boat');
-  expect((await json('jobs', 'show', job.id)).job.protocol).toBe('d');
+  await json(...boat);
+  expect((await mgw('jobs', 'ls', '--protocol', 'd')).stdout).toContain('a boat');
 });
 
 it('a new protocol supports defaults, prices and budgets', async () => {
-  expect((await mgw(['config', 'set', 'defaults.video.d.toy-1.seed', '9'])).code).toBe(0);
-  expect((await mgw(['config', 'set', 'prices.d.toy-1', 'second=0.5'])).code).toBe(0);
-  expect((await mgw(['config', 'set', 'prices.e.toy-1', 'second=0.5'])).code).toBe(2);
+  expect((await mgw('config', 'set', 'defaults.video.d.toy-1.seed', '9')).code).toBe(0);
+  expect((await mgw('config', 'set', 'prices.d.toy-1', 'second=0.5')).code).toBe(0);
   const short = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5'];
   expect(await json(...short, '--budget', '2.4')).toMatchObject({ exit_code: 12 });
   expect(server.created).toBe(0);
@@ -97,31 +74,25 @@ it('a new protocol supports defaults, prices and budgets', async () => {
 
 it('a new protocol supports batch rows, and the gallery contains the values needed to remake a video', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
-  expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
+  const output = join(user.cwd, '{id}.{ext}');
+  expect((await mgw('batch', 'run', 'clips.csv', '-o', output)).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
-  expect((await mgw(['jobs', 'gallery', '-o', 'page'])).code).toBe(0);
+  expect((await mgw('jobs', 'gallery', '-o', 'page')).code).toBe(0);
   const page = readFileSync(join(user.cwd, 'page/index.html'), 'utf8');
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('a job of a new protocol can be moved to another machine, and an mgw without the protocol can list the job', async () => {
+it('an mgw without the protocol can list a job of a new protocol, but not fetch it', async () => {
   const { job } = await json(...boat);
-  const { stdout } = await mgw(['jobs', 'export']);
-  const other = newUser(server.url);
-  writeFileSync(join(other.cwd, 'jobs.jsonl'), stdout);
-  expect((await mgw(['jobs', 'import', 'jobs.jsonl'], other)).code).toBe(0);
-  expect((await mgw(['video', 'd', 'fetch', job.id, '-o', 'boat.mp4'], other)).code).toBe(0);
-  const shown = await other.run(['jobs', 'show', job.id, '--json']);
-  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
-  const refused = await other.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);
+  const shown = await user.run(['jobs', 'show', job.id, '--json']);
+  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'queued' });
+  const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'boat.mp4', '--json']);
   expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
   expect(refused.json.error.message).toContain('Unknown protocol "d"');
 });
 
 it('a new protocol is available in the library', async () => {
-  const load = createRequire(import.meta.url);
-  const { createClient } = load(join(built, 'dist/library/library.cjs')) as typeof library;
-  const client = createClient({
+  const client = built.library.createClient({
     baseUrl: server.url,
     apiKey: canaryKey,
     stateDir: freshFolder(),

@@ -8,7 +8,7 @@ import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /**
  * Runs `mgw` in this process, which takes a tenth of the time that a separate process takes. Writes stdout to `file`,
- * if set.
+ * if set. `program` replaces the program that runs.
  */
 export async function runHere(
   args: string[],
@@ -16,10 +16,11 @@ export async function runHere(
   input: Buffer | string = '',
   clock = hurried(),
   file?: Writable,
+  program = main,
 ): Promise<CliResult> {
   const [stdin, stdout, stderr] = [new PassThrough(), new Gathered(), new Gathered()];
   stdin.end(input);
-  const code = await main(args, { stdin, stdout: file ?? stdout, stderr, env, clock });
+  const code = await program(args, { stdin, stdout: file ?? stdout, stderr, env, clock });
   return {
     code,
     stdout: stdout.text,
@@ -52,12 +53,15 @@ export function runHereAs(
   args: string[],
   input?: string,
   clock?: Clock,
+  program?: typeof main,
 ): Promise<CliResult> {
   return runHere(
     args.map((word, index) => pathIn(cwd, args[index - 1], word)),
     env,
     input,
     clock,
+    undefined,
+    program,
   );
 }
 

@@ -1,9 +1,14 @@
-import { cpSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
-import { rolldown, type InputOptions, type OutputOptions, type Plugin } from 'rolldown';
+import { rolldown, type InputOptions, type Plugin } from 'rolldown';
 import configs from '../../../scripts/build/rolldown.config.mjs';
+import type { main } from '../../../src/cli/main.ts';
+import type * as library from '../../../src/library/library.ts';
 
-type Config = InputOptions & { output: OutputOptions; plugins: Plugin[] };
+interface Built {
+  main: typeof main;
+  library: typeof library;
+}
 
 const registry = resolve('src/protocols/registry.ts');
 const toy = resolve('test/protocols/toy/protocol.ts');
@@ -19,14 +24,20 @@ const withToy: Plugin = {
   },
 };
 
-/** Builds the command line and the library in `folder`, including the toy protocol. */
-export async function buildWithToy(folder: string): Promise<void> {
-  for (const file of ['bin', 'package.json']) cpSync(file, join(folder, file), { recursive: true });
-  for (const { output, plugins, ...input } of configs as unknown as Config[]) {
-    // Omits the man page and the types, which are the same as in the shipped build.
-    const kept = plugins.filter(({ name }) => name !== 'man-page' && name !== 'declarations');
-    const bundle = await rolldown({ ...input, plugins: [withToy, ...kept], logLevel: 'silent' });
-    await bundle.write({ ...output, dir: join(folder, output.dir ?? '') });
-    await bundle.close();
-  }
+/** Builds the command line and the library in `folder`, including the toy protocol, and loads both. */
+export async function buildWithToy(folder: string): Promise<Built> {
+  const [{ external, resolve, plugins }] = configs as unknown as [InputOptions & { plugins: Plugin[] }];
+  const input = { main: 'src/cli/main.ts', library: 'src/library/library.ts' };
+  const page = plugins.find(({ name }) => name === 'gallery-page');
+  const bundle = await rolldown({
+    ...{ input, external, resolve, platform: 'node', logLevel: 'silent' },
+    plugins: [withToy, page],
+  });
+  await bundle.write({ dir: folder, format: 'cjs', strict: true, entryFileNames: '[name].cjs' });
+  await bundle.close();
+  const load = createRequire(import.meta.url);
+  return {
+    ...(load(join(folder, 'main.cjs')) as Pick<Built, 'main'>),
+    library: load(join(folder, 'library.cjs')) as typeof library,
+  };
 }
