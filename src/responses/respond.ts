@@ -26,14 +26,12 @@ interface RespondDeps extends Omit<PayDeps, 'signals'> {
   signal: AbortSignal;
   /** Maximum idle time of a stream, in ms. Default: five minutes, because models think before they answer. */
   idleTimeoutMs?: number;
-  /** Maximum size of a response, and of its unread part, in bytes. */
+  /** Maximum size of a response, and of its unread part, in bytes. Default: 64 MiB. */
   maxBytes?: number;
 }
 
 /** Default timeout for the head of the response, in ms. */
 const headTimeoutMs = 600_000;
-const defaultIdleMs = 300_000;
-const defaultMaxBytes = 64 * 1024 * 1024;
 
 /**
  * Makes one call to the Responses endpoint (specification 4.5). The call costs money and leaves no job.
@@ -47,8 +45,8 @@ export async function respond(
   onText: (text: string) => void,
   deadline: Deadline,
 ): Promise<ResponseEnd> {
-  const { signal, requestTimeoutMs = headTimeoutMs, maxBytes = defaultMaxBytes } = deps;
-  const idleMs = deps.idleTimeoutMs ?? defaultIdleMs;
+  const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: idleMs = 300_000 } = deps;
+  const { maxBytes = 64 * 1024 * 1024 } = deps;
   const call = new StreamedCall(idleMs, deadline, maxBytes);
   const payment = {
     exchange: responsesExchange(body),

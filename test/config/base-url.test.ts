@@ -51,22 +51,23 @@ describe('parseBaseUrl', () => {
     expect(parseBaseUrl('http://10.0.0.1', true)).toBe('http://10.0.0.1');
   });
 
+  const start = fc.constantFrom('https://h', 'https://u:p@h', 'http://127.0.0.1:8', 'https:/', '');
+  const piece = fc.constantFrom('x', '/', '/v1', '/v1beta', '..', '%2f', '?', '#', '@', '\\');
+  const address = fc.tuple(start, fc.array(piece)).map(([from, pieces]) => from + pieces.join(''));
+
   it('returns a URL without a path, query, fragment or credentials, or throws an Error', () => {
     fc.assert(
-      fc.property(
-        fc.oneof(fc.webUrl({ withQueryParameters: true, withFragments: true }), fc.string()),
-        (text) => {
-          let url: URL;
-          try {
-            url = new URL(parseBaseUrl(text, true));
-          } catch (error) {
-            expect(String(error)).toMatch(/^Error: an (https:\/\/ )?address/);
-            return;
-          }
-          expect([url.search, url.hash, url.username, url.password]).toEqual(['', '', '', '']);
-          expect(url.pathname).not.toMatch(/\/(v1|v1beta)(\/|$)/);
-        },
-      ),
+      fc.property(fc.oneof(address, fc.string()), (text) => {
+        let url: URL;
+        try {
+          url = new URL(parseBaseUrl(text, true));
+        } catch (error) {
+          expect(String(error)).toMatch(/^Error: an (https:\/\/ )?address/);
+          return;
+        }
+        expect([url.search, url.hash, url.username, url.password]).toEqual(['', '', '', '']);
+        expect(url.pathname).not.toMatch(/\/(v1|v1beta)(\/|$)/);
+      }),
     );
   });
 });

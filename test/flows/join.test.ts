@@ -22,33 +22,33 @@ async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
 
-it.each(['while its response is pending', 'while it waits for its job'])(
-  'a second run of a command with the same output joins the first run %s',
-  async (when) => {
-    const gateway = await FaultGateway.start({ protocol: 'c' });
-    onEnd(() => gateway.close());
-    const user = userHere(gateway.url);
-    gateway.polls = Infinity;
-    let answer: (() => void) | undefined;
-    const held: Answer = ({ response }) => {
-      answer = () => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' }));
-    };
-    if (when.includes('answer')) gateway.script.submit.push(held);
-    const command = [...boat, '-o', 'boat.mp4', '--json'];
-    const first = user.start(command);
-    await until(() => (when.includes('answer') ? answer !== undefined : gateway.created.length === 1));
-    const second = user.start(command);
-    await until(() => eventsOf(user, 'began') === 2);
-    answer?.();
-    gateway.polls = 0;
-    const [one, other] = await Promise.all([first.result, second.result]);
-    expect([one.code, other.code], other.stderr).toEqual([0, 0]);
-    expect(other.json.job.id).toBe(one.json.job.id);
-    expect(other.json.files).toEqual(one.json.files);
-    expect(readFileSync(join(user.cwd, 'boat.mp4'))).toEqual(gateway.served.content);
-    expect(gateway.submissions).toHaveLength(1);
-  },
-);
+it.each([
+  { moment: 'while its response is pending', isPending: true },
+  { moment: 'while it waits for its job', isPending: false },
+])('a second run of a command with the same output joins the first run $moment', async ({ isPending }) => {
+  const gateway = await FaultGateway.start({ protocol: 'c' });
+  onEnd(() => gateway.close());
+  const user = userHere(gateway.url);
+  gateway.polls = Infinity;
+  let answer: (() => void) | undefined;
+  const held: Answer = ({ response }) => {
+    answer = () => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' }));
+  };
+  if (isPending) gateway.script.submit.push(held);
+  const command = [...boat, '-o', 'boat.mp4', '--json'];
+  const first = user.start(command);
+  await until(() => (isPending ? answer !== undefined : gateway.created.length === 1));
+  const second = user.start(command);
+  await until(() => eventsOf(user, 'began') === 2);
+  answer?.();
+  gateway.polls = 0;
+  const [one, other] = await Promise.all([first.result, second.result]);
+  expect([one.code, other.code], other.stderr).toEqual([0, 0]);
+  expect(other.json.job.id).toBe(one.json.job.id);
+  expect(other.json.files).toEqual(one.json.files);
+  expect(readFileSync(join(user.cwd, 'boat.mp4'))).toEqual(gateway.served.content);
+  expect(gateway.submissions).toHaveLength(1);
+});
 
 it('a second run with a different output makes a second take, and prints a note before anything is paid for', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });

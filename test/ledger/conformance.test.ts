@@ -13,16 +13,16 @@ describe('the file ledger', () => {
   });
 });
 
-describePostgres('the PostgreSQL ledger', (newPlace, serverOf) => {
-  conformance(newPlace);
-
-  describe.skipIf(!hasPgBouncer)('behind a transaction pool', () => {
-    let pool: PgBouncer;
-    beforeAll(async () => (pool = await PgBouncer.open(serverOf().port)));
-    afterAll(() => pool.close());
+// A transaction pool permits less than a direct connection, which the other tests of this ledger use.
+describePostgres(
+  'the PostgreSQL ledger, behind a transaction pool if PgBouncer is installed,',
+  (newPlace, serverOf) => {
+    let pool: PgBouncer | undefined;
+    beforeAll(async () => (pool = hasPgBouncer ? await PgBouncer.open(serverOf().port) : undefined));
+    afterAll(() => pool?.close());
     conformance(async () => {
       const place = await newPlace();
-      return { open: () => place.open({ port: pool.port }) };
+      return { open: () => place.open({ port: pool?.port }) };
     });
-  });
-});
+  },
+);

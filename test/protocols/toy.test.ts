@@ -82,11 +82,16 @@ it('a new protocol supports batch rows, and the gallery contains the values need
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('an mgw without the protocol can list a job of a new protocol, but not fetch it', async () => {
+it('a job of a new protocol can be moved to another machine, and an mgw without the protocol can list the job', async () => {
   const { job } = await json(...boat);
+  const { stdout } = await mgw('jobs', 'export');
+  user = userHere(server.url);
+  writeFileSync(join(user.cwd, 'jobs.jsonl'), stdout);
+  expect((await mgw('jobs', 'import', join(user.cwd, 'jobs.jsonl'))).code).toBe(0);
+  expect((await mgw('video', 'd', 'fetch', job.id, '-o', 'boat.mp4')).code).toBe(0);
   const shown = await user.run(['jobs', 'show', job.id, '--json']);
-  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'queued' });
-  const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'boat.mp4', '--json']);
+  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
+  const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);
   expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
   expect(refused.json.error.message).toContain('Unknown protocol "d"');
 });

@@ -264,7 +264,9 @@ describe('a connection for a Responses request', () => {
     await Promise.all([
       expect(call(reset.client)).rejects.toMatchObject(unknown),
       expect(call(silent.client, { requestTimeoutMs: 1000 })).rejects.toMatchObject(unknown),
-      expect(call(silent.client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown),
+      expect(call(silent.client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(
+        unknown,
+      ),
     ]);
     expect([reset.server.requests, silent.server.requests]).toMatchObject([[{}], [{}, {}]]);
   });

@@ -277,10 +277,10 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
   });
 
+  // Only "sending" requires a lease.
   it.each<[string, (lease: Lease) => JobEvent]>([
     ['sending', sendingBy],
     ['accepted', () => accepted],
-    ['finished', () => ({ type: 'finished', state: 'succeeded', native_status: 'ok' })],
   ])(
     'the ledger records "%s" once if the connection breaks while the server writes the event',
     async (type, eventBy) => {
