@@ -234,6 +234,13 @@ describe('a batch run', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
+  it('refuses a URL for --results, before anything is paid for', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    const { code, stderr } = await scene.batch('run', file, '--results', 's3://bucket/r.jsonl');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('must be a path, not a URL')]);
+    expect([scene.gateway.posts(), existsSync(scene.at('s3:'))]).toEqual([[], false]);
+  });
+
   it('writes a step summary in GitHub Actions', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'doom' });

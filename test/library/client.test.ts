@@ -287,7 +287,11 @@ describe('the library: an option of the wrong type', () => {
       (client) => client.speak({ text: 'Hi.', output: 'a.mp3', params: 'x' } as never),
       'must be an object',
     ],
-    ['protocol', (client) => client.models({ protocol: 'C' }), 'Unknown protocol "C"; allowed: a, b, c.'],
+    [
+      'protocol',
+      (client) => client.models({ protocol: 'C' }),
+      'Unknown protocol "C"; allowed: a, b, c, tts.',
+    ],
   ];
 
   it.each(calls)('causes a usage error, and nothing is sent: %s', async (_, call, message) => {

@@ -21,7 +21,13 @@ import { fleetOf } from './batch/enqueue.ts';
 import { lastBudget } from './batch/known.ts';
 import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
-import { paceOf, rowOptionsOf, type RunBatchOptions, strictRowsOption } from './batch/options.ts';
+import {
+  paceOf,
+  resultsOption,
+  rowOptionsOf,
+  type RunBatchOptions,
+  strictRowsOption,
+} from './batch/options.ts';
 
 interface WorkerOptions extends RunBatchOptions {
   maxIdle?: number;
@@ -51,7 +57,7 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(sidecarOption())
     .addOption(strictRowsOption())
     .addOption(markOption())
-    .addOption(single('--results <file>', 'append a JSON line for each row as it ends').helpGroup('Output:'))
+    .addOption(resultsOption())
     .addOption(
       single(
         '--concurrency <n>',

@@ -3,6 +3,7 @@ import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { type Format, formatNames } from '../../../batch/manifest/manifest.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/row-runner.ts';
+import { isUrl, tildeProblem } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import {
   budgetOptions,
@@ -30,6 +31,15 @@ export interface BatchOptions {
   budget?: string;
   /** Whether to write a sidecar next to each file. */
   sidecar?: boolean;
+}
+
+/** Returns the `--results` flag, which takes a path: lines cannot be appended to an object in a bucket. */
+export function resultsOption(): Option {
+  return single('--results <file>', 'append a JSON line for each row as it ends', (path) => {
+    const problem = isUrl(path) ? 'a path, not a URL' : tildeProblem(path);
+    if (problem !== undefined) throw new Error(problem);
+    return path;
+  }).helpGroup('Output:');
 }
 
 /** Adds the flags that control how a manifest is read. */
@@ -89,7 +99,7 @@ export function addRunOptions(command: Command): void {
       single('--per-minute <n>', 'maximum number of submissions per minute', wholeNumber(1, 1_000_000)),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(single('--results <file>', 'append a JSON line for each row as it ends').helpGroup('Output:'));
+    .addOption(resultsOption());
   command.addOption(sidecarOption()).addOption(strictRowsOption()).addOption(markOption());
   addWaitOptions(command, 'time limit for each row, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
