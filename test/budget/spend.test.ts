@@ -184,6 +184,11 @@ describe("a job's cost", () => {
     ['adopted, then returned as failed', [...wronglyAdopted, finished('failed', { error })], ['2 failed']],
     ['adopted, then accepted under the same handle', [...wronglyAdopted, accepted('wrong')], ['2 spent']],
     [
+      'adopted while another user sent it again, then accepted under the adopted handle',
+      [...wronglyAdopted, { type: 'resolved', how: 'resubmit' }, sending(2, '3'), accepted('wrong')],
+      ['2 spent', '3 doubt'],
+    ],
+    [
       'adopted under a wrong handle, then not created',
       [...wronglyAdopted, { type: 'resolved', how: 'not-created', instead_of: 'wrong' }],
       [],
