@@ -9,7 +9,7 @@ import { recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { depsOf, publicJob, type Calls, checkOptions, type OptionKinds, targetOf } from './calls.ts';
-import { findProtocol, protocolNamed, protocolNames } from '../protocols/registry.ts';
+import { protocolNamed, protocolNames, unknownProtocolError } from '../protocols/registry.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 
 const waitKinds: OptionKinds<WaitOptions> = {
@@ -116,10 +116,8 @@ export function job(calls: Calls, ref: string): Promise<Job> {
 export function models(calls: Calls, options: ModelsOptions = {}): Promise<Model[]> {
   return calls.run('models', modelsKinds, options, async ({ session, signals }) => {
     const { protocol } = options;
-    if (protocol !== undefined && protocol !== 'tts' && findProtocol(protocol) === undefined)
-      throw usageError(
-        `Unknown protocol ${JSON.stringify(protocol)}; allowed: ${[...protocolNames, 'tts'].join(', ')}.`,
-      );
+    const allowed = [...protocolNames, 'tts'];
+    if (protocol !== undefined && !allowed.includes(protocol)) throw unknownProtocolError(protocol, allowed);
     const all = await fetchModels(session, undefined, { signal: signals.soft });
     return all
       .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))

@@ -2,7 +2,7 @@ import { a } from './a/protocol.ts';
 import { b } from './b/protocol.ts';
 import { c } from './c/protocol.ts';
 import type { Protocol } from './protocol.ts';
-import { usageError } from '../errors.ts';
+import { usageError, type MgwError } from '../errors.ts';
 
 /** The video protocols by name (specification 1). To add a protocol, add its folder and an entry here. */
 export const protocols = { a, b, c } satisfies Record<string, Protocol>;
@@ -29,7 +29,11 @@ export function findProtocol(name: string): Protocol | undefined {
  */
 export function protocolNamed(name: string): Protocol {
   const protocol = findProtocol(name);
-  if (protocol === undefined)
-    throw usageError(`Unknown protocol ${JSON.stringify(name)}; allowed: ${protocolNames.join(', ')}.`);
+  if (protocol === undefined) throw unknownProtocolError(name, protocolNames);
   return protocol;
+}
+
+/** Exit 2: `name` is none of the allowed names. */
+export function unknownProtocolError(name: string, allowed: readonly string[]): MgwError {
+  return usageError(`Unknown protocol ${JSON.stringify(name)}; allowed: ${allowed.join(', ')}.`);
 }

@@ -26,12 +26,11 @@ interface RespondDeps extends Omit<PayDeps, 'signals'> {
   signal: AbortSignal;
   /** Maximum idle time of a stream, in ms. Default: five minutes, because models think before they answer. */
   idleTimeoutMs?: number;
-  /** Maximum size of a response, and of its unread part, in bytes. Default: 64 MiB. */
-  maxBytes?: number;
 }
 
 /** Default timeout for the head of the response, in ms. */
 const headTimeoutMs = 600_000;
+const defaultIdleMs = 300_000;
 
 /**
  * Makes one call to the Responses endpoint (specification 4.5). The call costs money and leaves no job.
@@ -45,8 +44,7 @@ export async function respond(
   onText: (text: string) => void,
   deadline: Deadline,
 ): Promise<ResponseEnd> {
-  const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: idleMs = 300_000 } = deps;
-  const { maxBytes = 64 * 1024 * 1024 } = deps;
+  const { signal, requestTimeoutMs = headTimeoutMs, idleTimeoutMs: idleMs = defaultIdleMs } = deps;
   const call = new StreamedCall(idleMs, deadline, maxBytes);
   const payment = {
     exchange: responsesExchange(body),
@@ -62,7 +60,7 @@ export async function respond(
   if (verdict.kind === 'unknown' && signal.aborted) throw abandonedError(signal, 'maybe');
   if (verdict.kind !== 'accepted') throw notAcceptedError(verdict, tries);
   if (call.stream === undefined) return { kind: 'cut', why: 'the response is missing' };
-  const end = await readResponseBody(call.stream, { idleMs, deadline, maxBytes }, onText);
+  const end = await readResponseBody(call.stream, { idleMs, deadline }, onText);
   if (end.kind === 'cut' && signal.aborted) throw abandonedError(signal, 'yes');
   return end;
 }
@@ -85,18 +83,21 @@ function readHead(reply: Reply, sent: JsonObject): SubmitVerdict {
   return { kind: 'rejected', failure: { ...failure, message } };
 }
 
+/** Maximum size of a response, and of its unread part, in bytes. */
+const maxBytes = 64 * 1024 * 1024;
+
 /**
  * Reads the body of an accepted call: a response object or a stream of events.
  * @param onText called with the text as it arrives
  */
 async function readResponseBody(
   streamed: StreamedReply,
-  { maxBytes, ...limits }: TimeLimits & { maxBytes: number },
+  limits: TimeLimits,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   const type = streamed.headers['content-type'] ?? '';
   const body = withIdleTimeout(streamed.body, limits);
-  const readDocument = documentReader(onText, streamed.clean, maxBytes);
+  const readDocument = documentReader(onText, streamed.clean);
   const stream = new ResponseStream(onText);
   const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), readDocument, stream));
   streamed.close();
@@ -148,7 +149,6 @@ async function orCut(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
 function documentReader(
   onText: (text: string) => void,
   clean: StreamedReply['clean'],
-  maxBytes: number,
 ): (body: AsyncIterable<Uint8Array>) => Promise<ResponseEnd> {
   return async (body) => {
     const { bytes, complete } = await readBounded(body, maxBytes);

@@ -226,7 +226,7 @@ describe('a budget shared by processes', () => {
           reserved: sum(open),
         });
       }),
-      { numRuns: 300 },
+      { numRuns: 400 },
     );
   });
 

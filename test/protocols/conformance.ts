@@ -198,9 +198,10 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     it.each(submission.accepted)(
       'are not refusals if they contain a task, regardless of the status: $name',
       (sample) => {
-        for (const status of [307, 400, 429, 500, 503])
+        for (const status of [307, 400, 403, 429, 500, 503]) {
           expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
-        expectForAll(cuts(sample), (cut) => submit({ ...cut, status: 400 }, false).kind === 'unknown');
+          expectForAll(cuts(sample), (cut) => submit({ ...cut, status }, false).kind === 'unknown');
+        }
       },
     );
 
@@ -208,15 +209,16 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       "are not refusals if their message is a task's JSON, regardless of the status: $name",
       (sample) => {
         const said = { message: replyOf(sample).text };
-        for (const status of [200, 307, 400, 429, 503])
+        for (const status of [200, 307, 400, 403, 429, 500, 503])
           for (const body of [said, { error: said }, { code: 'x', message: JSON.stringify(said) }])
             expect(submit({ headers: { 'retry-after': '1' }, status, body }).kind).toBe('unknown');
       },
     );
 
     it('are judged by the rules that all protocols share if their status is not 2xx', () => {
-      for (const sample of Object.values(submission).flat())
-        for (const status of [307, 404, 429, 503])
+      const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
+      for (const sample of allSamples(samples))
+        for (const status of statuses)
           for (const complete of [true, false]) {
             const reply = replyOf({ ...sample, status }, complete);
             const verdict = judgeFailedSubmission(reply, samples.body);
@@ -300,7 +302,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           if (isSuccess(seen)) expect(code).toBeLessThan(300);
           protocol.notReady(reply);
         }),
-        { numRuns: 200 },
+        { numRuns: 400 },
       );
     });
 

@@ -25,7 +25,6 @@ interface Options {
   streamed?: boolean;
   requestTimeoutMs?: number;
   idleTimeoutMs?: number;
-  maxBytes?: number;
 }
 
 /**
@@ -87,10 +86,10 @@ test.each([
   });
 });
 
-test('a JSON response is read up to the maximum size', async () => {
-  const maxBytes = JSON.stringify(whole).length;
-  expect(await endOf(200, whole, {}, { maxBytes })).toMatchObject({ kind: 'completed', text: 'Hello' });
-  expect(await endOf(200, whole, {}, { maxBytes: maxBytes - 1 })).toMatchObject({ kind: 'cut' });
+test('a JSON response is read up to 64 MiB', async () => {
+  const ofMiB = (mebibytes: number): object => ({ ...whole, padding: ' '.repeat(mebibytes * 2 ** 20) });
+  expect(await endOf(200, ofMiB(63))).toMatchObject({ kind: 'completed', text: 'Hello' });
+  expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
 });
 
 test("a failure in the gateway's envelope with HTTP 200 is reported as an error", async () => {
@@ -140,9 +139,15 @@ test('the error for a document that is not a response contains the beginning of 
   expect(await endOf(200, '{"hello":"world"}')).toEqual({ kind: 'cut', why });
 });
 
-test('a stream of comments is not accepted as a complete response', async () => {
-  const why = expect.stringMatching(/last event/) as string;
-  expect(await endOf(200, ': ping\n\n: ping\n\n', events)).toMatchObject({ kind: 'cut', why });
+test.each<[string, string, string, RegExp]>([
+  ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
+  ['a stream that ends in its first event', 'data: {"type":"respo', 'text/event-stream', /last event/],
+  ['a stream of comments', ': ping\n\n: ping\n\n', 'text/event-stream', /last event/],
+])('mgw responses does not accept %s as a complete response', async (_, text, type, why) => {
+  expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
+    kind: 'cut',
+    why: expect.stringMatching(why) as string,
+  });
 });
 
 describe('a failed Responses request', () => {
