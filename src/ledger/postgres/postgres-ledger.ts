@@ -51,7 +51,8 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
   const [jobs, events] = ['jobs', 'events'].map((name) => database.table(name));
   const linesOf = database.combine(async (ids: string[]) => {
     const rows = await database.query<{ job: string; line: string }>(
-      `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
+      `SELECT job, line FROM ${events} WHERE job = ANY(
+         SELECT id FROM ${jobs} WHERE id = ANY($1) AND state <> 'removed') ORDER BY job, n`,
       [ids],
     );
     const lines = new Map(ids.map((id) => [id, [] as string[]]));
@@ -146,6 +147,8 @@ function removalIn(
          DELETE FROM ${names} WHERE job = $1`,
         [id],
       );
+      // The statement above does not see an event whose transaction ended while the statement waited for the job's row.
+      await database.query(`DELETE FROM ${events} WHERE job = $1`, [id]);
     },
     forbid: async (id) => {
       await database.query(

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
+import pg from 'pg';
 import { expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
@@ -275,6 +276,33 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect(await found).toEqual({ life: 'dead', state: 'sending' });
     await Promise.all([writing, ended]);
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
+  });
+
+  it('a removed job has no events, even if one was written during the removal', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const id = newJobId(now);
+    await ledger.create(id, [prepared]);
+    const writer = new pg.Client({ connectionString: place.server.url(place.database) });
+    await writer.connect();
+    try {
+      await writer.query('BEGIN');
+      await writer.query('UPDATE mgw.jobs SET n = 2 WHERE id = $1', [id]);
+      await writer.query('INSERT INTO mgw.events (job, n, uid, line) VALUES ($1, 2, $2, $3)', [
+        id,
+        randomUUID(),
+        encodeEvent(accepted, now).trim(),
+      ]);
+      const removed = ledger.remove(id);
+      const waiting = 'SELECT count(*) FROM pg_locks WHERE NOT granted';
+      await expect.poll(() => place.server.query(waiting, place.database)).not.toBe('0');
+      await writer.query('COMMIT');
+      await removed;
+    } finally {
+      await writer.end();
+    }
+    expect(await place.server.query('SELECT count(*) FROM mgw.events', place.database)).toBe('0');
+    expect(await ledger.read(id)).toBeUndefined();
   });
 
   // Only "sending" requires a lease.
