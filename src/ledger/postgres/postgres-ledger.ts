@@ -148,7 +148,11 @@ function removalIn(
         [id],
       );
       // The statement above does not see an event whose transaction ended while the statement waited for the job's row.
-      await database.query(`DELETE FROM ${events} WHERE job = $1`, [id]);
+      // The condition keeps the events of a job that another process has restored since.
+      await database.query(
+        `DELETE FROM ${events} WHERE job = $1 AND EXISTS (SELECT FROM ${jobs} WHERE id = $1 AND state = 'removed')`,
+        [id],
+      );
     },
     forbid: async (id) => {
       await database.query(
