@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import type { Clock } from '../../clock.ts';
 import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
@@ -51,8 +52,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
   const [jobs, events] = ['jobs', 'events'].map((name) => database.table(name));
   const linesOf = database.combine(async (ids: string[]) => {
     const rows = await database.query<{ job: string; line: string }>(
-      `SELECT job, line FROM ${events} WHERE job = ANY(
-         SELECT id FROM ${jobs} WHERE id = ANY($1) AND state <> 'removed') ORDER BY job, n`,
+      `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
       [ids],
     );
     const lines = new Map(ids.map((id) => [id, [] as string[]]));
@@ -141,17 +141,13 @@ function removalIn(
     claimState,
     remove: async (id) => {
       writer.dropCached(id);
+      // Each statement of a transaction sees what was committed before it, so the DELETE finds an event whose
+      // transaction ended while the UPDATE waited for the job's row. The row is locked until the end.
+      const job = pg.escapeLiteral(id);
       await database.query(
-        `WITH job AS (UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = $1),
-           event AS (DELETE FROM ${events} WHERE job = $1)
-         DELETE FROM ${names} WHERE job = $1`,
-        [id],
-      );
-      // The statement above does not see an event whose transaction ended while the statement waited for the job's row.
-      // The condition keeps the events of a job that another process has restored since.
-      await database.query(
-        `DELETE FROM ${events} WHERE job = $1 AND EXISTS (SELECT FROM ${jobs} WHERE id = $1 AND state = 'removed')`,
-        [id],
+        `UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = ${job};
+         DELETE FROM ${events} WHERE job = ${job};
+         DELETE FROM ${names} WHERE job = ${job}`,
       );
     },
     forbid: async (id) => {
