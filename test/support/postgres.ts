@@ -19,6 +19,17 @@ export const hasPostgres = programOf('initdb') !== undefined && process.platform
 // With fsync off, committed data is in the system's cache, so it survives a kill -9 of the server.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
+// Emptying a database takes a quarter of the time of dropping it and creating another one.
+const emptyDatabase = `
+  select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
+  do $$ declare name text; begin
+    for name in select nspname from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema' loop
+      execute format('drop schema %I cascade', name);
+    end loop;
+    execute format('alter database %I reset all', current_database());
+  end $$;
+  create schema public; grant usage on schema public to public`;
+
 // Copies a cluster for each server, because running initdb takes twenty times as long.
 function newCluster(folder: string): void {
   ownByServer(folder);
@@ -36,6 +47,7 @@ export class PostgresServer {
   readonly folder: string;
   #process: ServerProcess | undefined;
   #databases = 0;
+  readonly #emptyDatabases: string[] = [];
 
   private constructor(port: number, folder: string) {
     this.port = port;
@@ -57,13 +69,20 @@ export class PostgresServer {
     return `postgres://postgres@127.0.0.1:${port}/${database}`;
   }
 
-  /** Creates an empty database, which is removed after the test, and returns its name. */
+  /** Returns the name of an empty database. After the test, it is emptied for the next test. */
   async database(): Promise<string> {
+    const name = this.#emptyDatabases.pop() ?? (await this.#createDatabase());
+    onEnd(async () => {
+      if (this.#process === undefined) return;
+      await this.query(emptyDatabase, name);
+      this.#emptyDatabases.push(name);
+    });
+    return name;
+  }
+
+  async #createDatabase(): Promise<string> {
     const name = `test_${(this.#databases += 1)}`;
     await this.query(`create database ${name}`);
-    onEnd(async () => {
-      if (this.#process !== undefined) await this.query(`drop database if exists ${name} with (force)`);
-    });
     return name;
   }
 
