@@ -1,5 +1,6 @@
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
+import { startLimit } from '../http/deadline.ts';
 import { retryAfter } from '../http/failures.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Pace, SendWindow } from './pace.ts';
@@ -58,12 +59,11 @@ export function pacedClient(
       return answer;
     }
     await slot.acquire(signal);
-    let window = await pace.waitToSubmit(signal);
-    refuseIfLate(options);
+    let window = await nextWindow(pace, signal, options);
     const pacedOptions: CallOptions = {
       ...options,
       onConnected: async () => {
-        if (!window.isOpen()) window = await pace.waitToSubmit(signal);
+        if (!window.isOpen()) window = await nextWindow(pace, signal, options);
         await options.onConnected?.();
       },
       beforeFirstByte: () => {
@@ -100,7 +100,18 @@ export function pacedClient(
   };
 }
 
-// A submission that gets its slot after the row's deadline would time out immediately.
-function refuseIfLate({ deadline }: CallOptions): void {
-  if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
+// Waits for the next window. @throws TransportError, because nothing was sent, if the deadline passes before the window
+// opens; the signal's reason.
+async function nextWindow(pace: Pace, signal: AbortSignal, { deadline }: CallOptions): Promise<SendWindow> {
+  const late = new TransportError('unsent', 'timeout', 'the deadline passed');
+  const limit = startLimit(deadline?.remainingMs() ?? Infinity, [signal]);
+  try {
+    const window = await pace.waitToSubmit(limit.signal);
+    if (deadline?.remainingMs() === 0) throw late;
+    return window;
+  } catch (error) {
+    throw limit.hasPassed ? late : error;
+  } finally {
+    limit.end();
+  }
 }

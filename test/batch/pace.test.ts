@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { pacedClient, Slot } from '../../src/batch/paced-client.ts';
 import { LocalPace } from '../../src/batch/pace.ts';
+import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { xApiKey } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -110,6 +111,19 @@ describe('a submission that misses its send window', () => {
     await expect(sendLate({ recording: 2100 })).rejects.toMatchObject(late);
     await expect(sendLate({ connecting: 1500, recording: 1500 })).rejects.toMatchObject(late);
   });
+});
+
+it('a submission that the gateway delays beyond its deadline is not sent', async () => {
+  const one = new LocalPace({ concurrency: 8, intervalMs: 5000, clock: new TestClock() });
+  one.reportLimited(await one.waitToSubmit(never), 3_600_000);
+  const client = { exchange: () => expect.unreachable() };
+  const paced = pacedClient(client as never, one, new Slot(one), never, () => expect.unreachable());
+  const options: CallOptions = {
+    ...{ auth: xApiKey, timeoutMs: 1000, onConnected: () => Promise.resolve() },
+    deadline: deadlineIn(1, systemClock),
+  };
+  const sent = paced.exchange({} as never, options);
+  await expect(sent).rejects.toMatchObject({ phase: 'unsent', reason: 'timeout' });
 });
 
 describe('polls', () => {
