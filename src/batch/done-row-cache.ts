@@ -5,7 +5,7 @@ import * as z from 'zod/mini';
 import { logOf } from '../files/claim-log.ts';
 import type { Job } from '../job.ts';
 import { tryParseJson } from '../json.ts';
-import { namedJob, keyOfRetry } from '../jobs/ref.ts';
+import { findKey, keyOfRetry } from '../jobs/ref.ts';
 import { type OutputPlace, pathExists } from '../jobs/output.ts';
 import { checkedLine, textOfLine } from '../ledger/event-log.ts';
 import { readBytes } from '../ledger/durable-file.ts';
@@ -164,9 +164,9 @@ export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Pr
   if ((await ledger.version(row.job)) !== row.version || !row.files.every(isPresent)) return false;
   // A killed run may have left temporary files. Looking up the row in the ledger removes them.
   if (row.files.some(({ path }) => pathExists(logOf(path)))) return false;
-  const nextRetry = namedJob(ledger, keyOfRetry(key, row.take + 1));
+  const nextRetry = findKey(ledger, keyOfRetry(key, row.take + 1));
   return nextRetry.then(
-    (job) => job === undefined,
+    ({ isClaimed }) => !isClaimed,
     () => false,
   );
 }

@@ -53,18 +53,25 @@ export async function findJob(
 }
 
 /**
- * Returns the job that a key names; undefined if the key is free or its job was never created.
+ * Returns the job that a key names; undefined if the key is free or its job was removed or never created.
  * @throws MgwError('submit_unknown') if the job's record is lost.
  */
 export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
+  return (await findKey(ledger, key)).job;
+}
+
+/** Like {@link namedJob}, and whether the key was ever claimed. */
+export async function findKey(ledger: Ledger, key: string): Promise<{ job?: Job; isClaimed: boolean }> {
   let latest: Job | undefined;
+  let isClaimed = false;
   const chainEnd = await follow(ledger, { key, fingerprint: lostFingerprint }, ({ job, fate, holder }) => {
     if (fate === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
+    isClaimed = true;
     latest = job;
     return fate === 'there' || fate === 'unmade';
   });
   if (chainEnd?.isFree === false) throw lostClaim(chainEnd.name, key);
-  return latest;
+  return { isClaimed, ...(latest !== undefined && { job: latest }) };
 }
 
 /**
@@ -127,15 +134,17 @@ export type LatestRetry = Retry & { later?: Retry };
  * @throws MgwError('submit_unknown') if the record of one of the row's jobs is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<LatestRetry> {
-  // Look for the second job even if the user removed the first.
-  const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, keyOfRetry(key, 2))]);
-  let last: Retry = { number: 1, key, job };
+  const firstTwo = await Promise.all([1, 2].map((number) => findKey(ledger, keyOfRetry(key, number))));
+  let last: Retry = { number: 1, key };
   let accepted: Retry | undefined;
-  for (let next = second; ; next = await namedJob(ledger, keyOfRetry(key, last.number + 1))) {
-    if (last.job !== undefined && !isUnaccepted(last.job)) accepted = last;
-    if (next === undefined) break;
-    const number = last.number + 1;
-    last = { number, key: keyOfRetry(key, number), job: next };
+  for (let number = 1; ; number += 1) {
+    const retryKey = keyOfRetry(key, number);
+    const { job, isClaimed } = firstTwo[number - 1] ?? (await findKey(ledger, retryKey));
+    // The user may have removed any of the jobs, also the first.
+    if (!isClaimed && number > 1) break;
+    if (job === undefined) continue;
+    last = { number, key: retryKey, job };
+    if (!isUnaccepted(job)) accepted = last;
   }
   return accepted === undefined || accepted === last ? last : { ...accepted, later: last };
 }

@@ -93,9 +93,19 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
   const text = holderText({ job: job.id, fingerprint, owner });
   for (let name = from ?? names.first({ key: job.key, fingerprint }); ;) {
     const holder = readHolder((await claims.claim(name, text)) ?? '');
-    if (holder === undefined || holder.job === job.id) return next;
+    if (holder === undefined || holder.job === job.id) break;
     name = names.after(holder.job);
   }
+  await claimEarlierRetries(claims, job, text);
+  return next;
+}
+
+// Claims the keys of a batch row's earlier retries, which may not have been imported. Otherwise, a search for the row's
+// latest job would end there. The claims name this job, whose key is a different one, so the keys count as removed.
+async function claimEarlierRetries(claims: Claims, { key = '' }: Job, text: string): Promise<void> {
+  const [, row, number] = /^([^/]+\/.+)\/(\d{1,3})$/.exec(key) ?? [];
+  for (let earlier = Number(number) - 1; earlier > 1; earlier -= 1)
+    if ((await claims.claim(`key.${row}/${earlier}`, text)) !== undefined) return;
 }
 
 /** Claims the names of all jobs. The jobs must be sorted by id. */

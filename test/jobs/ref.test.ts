@@ -2,8 +2,9 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
+import { enrol } from '../../src/ledger/chain.ts';
 import { holderText, newJobId } from '../../src/ledger/names.ts';
-import { checkKeyName, findJob, importHandle } from '../../src/jobs/ref.ts';
+import { checkKeyName, findJob, importHandle, keyOfRetry, latestRetry } from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { deadOwner, depsFor, type TestDeps } from './harness.ts';
@@ -135,5 +136,34 @@ describe('a handle from elsewhere', () => {
   it('creates no job if the gateway does not respond', async () => {
     await expect(importHandle('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
     expect(await deps.ledger.ids()).toEqual([]);
+  });
+});
+
+describe("a batch row's latest job", () => {
+  // Creates the row's n-th job, and claims its key.
+  async function makeRetry(number: number): Promise<string> {
+    const id = newJobId(number);
+    const key = keyOfRetry('film/boat', number);
+    const fields = { protocol: 'c', base_url: 'test', fingerprint: 'f', account: '', key };
+    await deps.ledger.create(id, [
+      { type: 'prepared', ...fields },
+      { type: 'accepted', handle: `t${number}` },
+    ]);
+    const job = await deps.ledger.read(id);
+    if (job !== undefined) await enrol(deps.ledger, job, deadOwner());
+    return id;
+  }
+
+  it('is found even if the user has removed earlier ones', async () => {
+    const [first, second, third] = [await makeRetry(1), await makeRetry(2), await makeRetry(3)];
+    for (const removed of [second, first]) {
+      await deps.ledger.remove(removed);
+      expect(await latestRetry(deps.ledger, 'film/boat')).toMatchObject({ number: 3, job: { id: third } });
+    }
+  });
+
+  it('is found even if earlier ones were not imported', async () => {
+    const third = await makeRetry(3);
+    expect(await latestRetry(deps.ledger, 'film/boat')).toMatchObject({ number: 3, job: { id: third } });
   });
 });
