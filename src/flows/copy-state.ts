@@ -11,7 +11,7 @@ import { expensesOf } from '../budget/spend.ts';
 import { MgwError } from '../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
 import { attemptClaim, jobOfReservation } from '../jobs/charge-outcome.ts';
-import { follow } from '../ledger/chain.ts';
+import { claimEarlierRetries, follow } from '../ledger/chain.ts';
 import { type Holder, holderText, names, readHolder } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
@@ -134,6 +134,7 @@ export async function addReservations(
 async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
+  const { owner } = await to.lease();
   // In a folder without claims, the first lookup rebuilds them from the folder's jobs. Look up a claim now, while the
   // target is empty, so that none are rebuilt.
   await to.claimed(names.after(''));
@@ -153,9 +154,11 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
       if (fate === 'unmade') return false;
       if (fate === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
       await place(holder);
-      if (fate === 'removed') await to.forbid(holder.job);
+      // A job that has lost its key was copied.
+      if (fate === 'removed' && (await from.read(holder.job)) === undefined) await to.forbid(holder.job);
       return false;
     });
+    await claimEarlierRetries(to, job, owner);
   }
   return copied;
 }

@@ -96,14 +96,18 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
     if (holder === undefined || holder.job === job.id) break;
     name = names.after(holder.job);
   }
-  await claimEarlierRetries(claims, job, text);
+  await claimEarlierRetries(claims, job, owner);
   return next;
 }
 
-// Claims the keys of a batch row's earlier retries, which may not have been imported. Otherwise, a search for the row's
-// latest job would end there. The claims name this job, whose key is a different one, so the keys count as removed.
-async function claimEarlierRetries(claims: Claims, { key = '' }: Job, text: string): Promise<void> {
-  const [, row, number] = /^([^/]+\/.+)\/(\d{1,3})$/.exec(key) ?? [];
+/**
+ * Claims the keys of a batch row's earlier retries, which may have been removed or not imported. Otherwise, a search for
+ * the row's latest job would end there. The claims name this job, whose key is a different one, so the keys count as
+ * removed.
+ */
+export async function claimEarlierRetries(claims: Claims, job: Job, owner: Owner): Promise<void> {
+  const [, row, number] = /^([^/]+\/.+)\/(\d{1,3})$/.exec(job.key ?? '') ?? [];
+  const text = holderText({ job: job.id, fingerprint: job.record.fingerprint, owner });
   for (let earlier = Number(number) - 1; earlier > 1; earlier -= 1)
     if ((await claims.claim(`key.${row}/${earlier}`, text)) !== undefined) return;
 }

@@ -19,6 +19,7 @@ import {
   type CopyPlace,
   copyState,
 } from '../../src/flows/copy-state.ts';
+import { latestRetry } from '../../src/jobs/ref.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { accepted, now, prepared } from '../ledger/conformance.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
@@ -215,4 +216,20 @@ describePostgres('a state folder that is copied into a database', (newPlace) => 
     expect(await copied(one.place)).toEqual([1, ['4', '6', '2', 'day']]);
     await Promise.all(folders.map(({ budget }) => budget.close()));
   });
+});
+
+it('a copied ledger contains a job that has lost its key, and finds the latest take of a row without its earlier takes', async () => {
+  const [from, to] = await Promise.all(
+    [1, 2].map(() => openFileLedger(join(freshFolder(), 'state'), () => now)),
+  );
+  if (from === undefined || to === undefined) expect.unreachable();
+  const [keyless, third] = [newJobId(now), newJobId(now + 1)];
+  await from.create(keyless, [prepared, sending, accepted]);
+  await from.claim('key.boat', holderText({ job: keyless, fingerprint: 'f', owner }));
+  await from.create(newJobId(now + 2), [{ ...prepared, key: 'boat' }]);
+  await from.create(third, [{ ...prepared, key: 'film/boat/3' }, sending, accepted]);
+  await from.claim('key.film/boat/3', holderText({ job: third, fingerprint: 'f', owner }));
+  await copy(inFolder(freshFolder(), from), inFolder(freshFolder(), to));
+  expect((await to.read(keyless))?.state).toBe('queued');
+  expect((await latestRetry(to, 'film/boat')).job?.id).toBe(third);
 });
