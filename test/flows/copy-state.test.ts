@@ -223,10 +223,10 @@ it('a copied ledger contains a job that has lost its key, and finds the latest t
     [1, 2].map(() => openFileLedger(join(freshFolder(), 'state'), () => now)),
   );
   if (from === undefined || to === undefined) expect.unreachable();
-  const [keyless, third] = [newJobId(now), newJobId(now + 1)];
+  const [keyless, third] = [newJobId(now + 1), newJobId(now + 2)];
   await from.create(keyless, [prepared, sending, accepted]);
   await from.claim('key.boat', holderText({ job: keyless, fingerprint: 'f', owner }));
-  await from.create(newJobId(now + 2), [{ ...prepared, key: 'boat' }]);
+  await from.create(newJobId(now), [{ ...prepared, key: 'boat' }]);
   await from.create(third, [{ ...prepared, key: 'film/boat/3' }, sending, accepted]);
   await from.claim('key.film/boat/3', holderText({ job: third, fingerprint: 'f', owner }));
   await copy(inFolder(freshFolder(), from), inFolder(freshFolder(), to));
