@@ -108,8 +108,8 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
 export async function claimEarlierRetries(claims: Claims, job: Job, owner: Owner): Promise<void> {
   const [, row, number] = /^([^/]+\/.+)\/(\d{1,3})$/.exec(job.key ?? '') ?? [];
   const text = holderText({ job: job.id, fingerprint: job.record.fingerprint, owner });
-  for (let earlier = Number(number) - 1; earlier > 1; earlier -= 1)
-    if ((await claims.claim(`key.${row}/${earlier}`, text)) !== undefined) return;
+  for (let earlier = 2; earlier < Number(number); earlier += 1)
+    await claims.claim(`key.${row}/${earlier}`, text);
 }
 
 /** Claims the names of all jobs. The jobs must be sorted by id. */
