@@ -101,12 +101,13 @@ export async function copyState(
  * Adds the reservations of imported jobs to this ledger's budgets. Skips reservations that a budget already has. The
  * jobs may come from an untrusted source, so each job adds only its own reservations, and no standing budget is
  * created.
+ * @returns the names of the standing budgets that are not set here
  * @throws MgwError('local_io') if a budget cannot be read or written.
  */
 export async function addReservations(
   session: Pick<Session, 'settings' | 'database' | 'budget'>,
   jobs: AsyncIterable<{ job: Job; events: readonly (RecordedEvent | undefined)[] }>,
-): Promise<void> {
+): Promise<string[]> {
   const found = new Map<string, NamedBudget>();
   for await (const { job, events } of jobs) {
     for (const { reservation: id, amount, at, owner, kind: outcome, budgets } of expensesOf(job, events)) {
@@ -121,14 +122,17 @@ export async function addReservations(
       }
     }
   }
-  if (found.size === 0) return;
+  if (found.size === 0) return [];
   const database = await session.database();
   const folder = ledgerFolder(await session.settings());
   const target = database === undefined ? budgetsOfFolder(folder) : budgetsOfDatabase(database);
   const isSet = async (name: string): Promise<boolean> =>
     (await budgetState(session, 'standing', name)).limit !== undefined;
+  const missing: string[] = [];
   for (const budget of found.values())
     if (budget.kind !== 'standing' || (await isSet(budget.name))) await target.write(budget);
+    else missing.push(budget.name);
+  return missing;
 }
 
 async function copyJobs(from: Ledger, to: Ledger): Promise<number> {

@@ -6,7 +6,7 @@ import { startSandbox } from '../../src/sandbox/server.ts';
 import { end } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import type { User } from '../support/cli.ts';
+import type { CliResult, User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { freshFolder } from '../support/servers.ts';
 
@@ -173,6 +173,12 @@ it('budgets count the payments of imported jobs once, but not those of other job
   for (const text of [stdout + stdout, stdout])
     expect(await importTo('other', text)).toEqual([{ ...unspent, spent: '10', left: '80' }]);
   const env = { MGW_STATE_DIR: join(user.cwd, 'other') };
+  const again = (): Promise<CliResult> => user.run(['jobs', 'import', '-'], { stdin: stdout, env });
+  expect((await again()).stderr).toContain('mgw budget set songs');
+  await user.run(['budget', 'set', 'songs', '90'], { env });
+  expect((await again()).stderr).not.toContain('songs');
+  const both = (await user.run(['budget', 'ls', '--json'], { env })).json['budgets'];
+  expect(both).toMatchObject([{ spent: '10' }, { name: 'songs', spent: '10' }]);
   expect((await user.run(take('--new'), { env })).code).toBe(12);
 }, 60_000);
 

@@ -15,6 +15,7 @@ import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
+import { shellWord } from '../../output/human.ts';
 import { counted, escapeControls, printable } from '../../../printable.ts';
 import { JobSpool, readExport, type SpooledJob } from './exported-jobs.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
@@ -106,7 +107,7 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   return { json: { imported, ...(existing.length > 0 && { existing }) }, text: imported.join('\n') };
 }
 
-// Adds the reservations of the jobs that this ledger lacks. Budgets come before jobs, so that an interrupted import
+// Adds the reservations of the jobs to the budgets that lack them. Budgets come before jobs, so that an interrupted import
 // reserves too much rather than too little.
 async function importReservations(
   context: Context,
@@ -120,15 +121,20 @@ async function importReservations(
     import('../../../ledger/fold.ts'),
   ]);
   const at = new Date(context.clock.now()).toISOString();
-  const missingJobs = async function* (): Parameters<typeof addReservations>[1] {
+  const jobs = async function* (): Parameters<typeof addReservations>[1] {
     for (const entry of entries) {
       const { id } = entry;
-      if ((await ledger.read(id)) !== undefined) continue;
-      const events = (await eventsOf(entry)).map((event) => event && { at, ...event });
+      const isKnown = (await ledger.read(id)) !== undefined;
+      const events = isKnown
+        ? await ledger.events(id)
+        : (await eventsOf(entry)).map((event) => event && { at, ...event });
       yield { job: foldJob(id, events) ?? damagedJob(id, '', events), events };
     }
   };
-  await addReservations(context, missingJobs());
+  for (const name of (await addReservations(context, jobs())).map(shellWord))
+    context.progress.note(
+      `The budget ${name} is not set here, so it does not count the imported jobs. After mgw budget set ${name} AMOUNT, import the jobs again.`,
+    );
 }
 
 // Returns the id of the job that has the key, if that is a different job.
