@@ -15,7 +15,7 @@ import {
 } from './errors.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
-import { eventOf, redactTexts, reconcile, shownState } from './reconcile.ts';
+import { eventOf, liveRuns, redactTexts, reconcile, shownState } from './reconcile.ts';
 
 const maxRecordedReply = 64 * 1024;
 
@@ -123,16 +123,19 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
 
 const exitsInDoubt = new Set<number>([exitCodes.auth, exitCodes.rejected, exitCodes.unavailable]);
 
-// If the user sent the job again, a refusal proves nothing about the earlier attempt, so the job is still in doubt.
+// If the user sent the job again, a refusal proves nothing about the earlier attempt, so the job is still in doubt, unless
+// another run is about to send it.
 async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: JobDeps): Promise<unknown> {
   if (!(error instanceof MgwError)) return error;
   if (!job.record.hasEarlierDoubt || error.charged !== 'no') return error.with({ job });
   const { ledger, note } = deps;
   const message = failureInDoubt(error.message);
   try {
-    const { id } = job;
-    if ((await ledger.read(id))?.state === 'prepared')
-      await ledger.append(id, { type: 'unknown', error: { code: error.code, message } });
+    const [latest, { owner }] = [await ledger.read(job.id), await deps.lease()];
+    const isRunByOther =
+      latest && liveRuns(latest).some(({ owner: { instance } }) => instance !== owner.instance);
+    if (latest?.state === 'prepared' && !isRunByOther)
+      await ledger.append(job.id, { type: 'unknown', error: { code: error.code, message } });
   } catch (reason) {
     note(`Could not record why job ${job.id} is still in doubt: ${messageOf(reason)}`);
   }

@@ -767,6 +767,22 @@ describe('a repeated command', () => {
     },
   );
 
+  it('does not put the job in doubt while another process is about to send it again', async () => {
+    const server = await httpServer();
+    server.answers.push((_, response) => response.destroy());
+    const deps = await depsFor(server.url, freshFolder(), { owner: currentOwner() });
+    const { job } = await run(deps);
+    if (job === undefined) throw new Error('no job');
+    const other = { ...currentOwner(), instance: undefined };
+    const began = { type: 'began', run: 'other', owner: other, command: 'submit', ask: 'accept' } as const;
+    const upload = async (): Promise<never> => {
+      await deps.ledger.append(job.id, began);
+      throw new MgwError('budget', 'full', { charged: 'no' });
+    };
+    expect(await runAgain(deps, job, orderOf({ upload }))).toMatchObject({ exit: 12 });
+    expect((await deps.ledger.read(job.id))?.state).toBe('prepared');
+  });
+
   it('has a job that is in doubt again if a process died before it sent the job again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => response.destroy());
