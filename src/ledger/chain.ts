@@ -106,7 +106,7 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
  * removed.
  */
 export async function claimEarlierRetries(claims: Claims, job: Job, owner: Owner): Promise<void> {
-  const [, row, number] = /^([^/]+\/.+)\/(\d{1,3})$/.exec(job.key ?? '') ?? [];
+  const [, row, number] = /^([^/]+\/.+)\/(\d{1,2})$/.exec(job.key ?? '') ?? [];
   const text = holderText({ job: job.id, fingerprint: job.record.fingerprint, owner });
   for (let earlier = 2; earlier < Number(number); earlier += 1)
     await claims.claim(`key.${row}/${earlier}`, text);
