@@ -1,11 +1,11 @@
 import { readdir } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
-import type { Budget, BudgetKind, BudgetState, Limit } from '../budget/budget.ts';
+import type { Budget, BudgetKind, BudgetState } from '../budget/budget.ts';
 import { batchBudgetName, recordedBudget } from '../budget/budget.ts';
 import { budgetFolder, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
-import { add, type Decimal, excess, parseAmount, zero } from '../decimal.ts';
+import { type Decimal, formatDecimal, parseAmount, zero } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import { chargesOf } from '../budget/spend.ts';
 import type { Job } from '../job.ts';
@@ -14,7 +14,6 @@ import type { BudgetsOf } from '../jobs/remove.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
-import { priceOf } from './prices.ts';
 import { type FlowDeps, ledgerFolder } from './settings.ts';
 import { costOutsideBudget } from './spend.ts';
 
@@ -171,46 +170,6 @@ export async function budgetState(
   return exists ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
 }
 
-/** A budget's remaining amount. */
-export interface Remainder {
-  label: string;
-  limit: Decimal;
-  left: Decimal;
-}
-
-/**
- * Returns the remaining amount of each budget that would limit a batch. These are the standing budget and, if `amount`
- * is set, the batch's own budget. Creates no budget.
- * @throws MgwError('local_io') if a budget cannot be read.
- */
-export async function remaindersFor(
-  session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
-  batch: string,
-  amount: string | undefined,
-): Promise<Remainder[]> {
-  const settings = await session.settings();
-  const remainders: Remainder[] = [];
-  const addRemainder = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
-    remainders.push({ label, limit, left: excess(limit, add(spent, reserved)) });
-  };
-  const name = settings.budget.value;
-  const standing = name === undefined ? undefined : await budgetState(session, 'standing', name);
-  if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
-  if (amount !== undefined) {
-    const { spent, reserved } = await budgetState(session, 'batch', batch);
-    const outside = await costOutsideBudget(batch, {
-      ledger: await session.ledger(),
-      priceOf: (order) => Promise.resolve(priceOf(order, settings)),
-    });
-    addRemainder(
-      `the budget of the batch ${batch}`,
-      { amount: parseAmount(amount) },
-      { spent: add(spent, outside), reserved },
-    );
-  }
-  return remainders;
-}
-
 /**
  * Adds to `deps` the budgets that limit a command or a batch. These are the standing budget and, if `amount` (an exact
  * decimal) is set, the budget `name`. That budget counts every charge ever made under its name and, for a batch, the
@@ -253,8 +212,26 @@ export interface RecordedBudgets {
   limit?: string;
 }
 
-/** Returns the budgets of every attempt that was, or may have been, accepted. */
-export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): RecordedBudgets {
+/**
+ * Returns the budgets of a job's attempts. The budget of a batch applies to all its rows, with its latest limit.
+ * @throws MgwError('local_io') if a budget cannot be read.
+ */
+export async function budgetsOfJob(
+  session: Parameters<typeof budgetState>[0] & Pick<Sources, 'ledger'>,
+  { id, key = '' }: Job,
+): Promise<RecordedBudgets> {
+  const recorded = recordedBudgets(await (await session.ledger()).events(id));
+  const { own } = recorded;
+  const [batch = ''] = own === undefined && key.includes('/') ? key.split('/') : [];
+  const name = typeof own === 'object' ? own.batch : batch;
+  const { limit } = name === '' ? {} : await budgetState(session, 'batch', name);
+  return limit === undefined
+    ? recorded
+    : { ...recorded, own: { batch: name }, limit: formatDecimal(limit.amount) };
+}
+
+// Returns the budgets of every attempt that was, or may have been, accepted.
+function recordedBudgets(events: Parameters<typeof chargesOf>[0]): RecordedBudgets {
   const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   const names = [...new Set(charges.flatMap(({ budgets = [] }) => budgets))];
   const budgets = names.map(recordedBudget);

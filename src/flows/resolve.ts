@@ -11,7 +11,7 @@ import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNames } from '../protocols/registry.ts';
-import { type RecordedBudgets, recordedBudgets, withRecordedBudgets } from './budgets.ts';
+import { budgetsOfJob, type RecordedBudgets, withRecordedBudgets } from './budgets.ts';
 import { withKeptFlags } from './next.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
@@ -61,7 +61,7 @@ export async function resolve(
   const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') {
-    const budgets = recordedBudgets(await ledger.events(job.id));
+    const budgets = await budgetsOfJob(session, job);
     return submitAgain(job, protocol, options, session, hooks, budgets).catch((error: unknown) => {
       throw error instanceof MgwError ? withBudgetFlags(error, budgets, options.budget, settings) : error;
     });

@@ -83,6 +83,8 @@ it("a batch uses its last run's budget and sidecar setting until a command sets 
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
   const output = ['-o', scene.at('{id}.{ext}')];
   expect(await batch('run', file, ...output, '--budget', '1', '--sidecar')).toMatchObject({ code: 12 });
+  const refused = await batch('run', file, '--budget', '90', '--results', file);
+  expect(refused).toMatchObject({ code: 2 });
   const planned = await batch('plan', file, '--json');
   expect(planned.json['exceeded']).toMatchObject([{ limit: '1', left: '0' }]);
   for (const command of [['run'], ['retry', '--id', 'a']]) {

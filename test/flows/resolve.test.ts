@@ -409,6 +409,21 @@ describe('--resubmit', () => {
     expect(paths).toEqual([path]);
   });
 
+  it.each<[string, Partial<typeof sending>]>([
+    ['was paid for under an earlier --budget', { budgets: ['batch film'], limit: '90' }],
+    ['was paid for without --budget', {}],
+  ])("keeps to the latest budget of the batch if the row's job %s", async (_, money) => {
+    const profile = { prices: { c: { 'vendor-h3': 'video=4' } } };
+    const session = sessionIn(freshFolder(), {}, {}, profile);
+    await (await session.budget('batch', 'film')).setLimit({ amount: decimalOf(3) });
+    const again: JobEvent = { ...sending, attempt: 2, ...money };
+    const id = await doubtful(session, { request, model: 'vendor-h3', key: 'film/a' }, again, { ...unknown, attempt: 2 });
+    await expect(decide(session, id, resubmit)).rejects.toMatchObject({
+      exitCode: 12,
+      budget: { limit: '3' },
+    });
+  });
+
   it('requires an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
     const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };

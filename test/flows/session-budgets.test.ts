@@ -7,9 +7,9 @@ import {
   budgetsWithReservations,
   configuredAllowance,
   configuredBudgets,
-  remaindersFor,
   withBudget,
 } from '../../src/flows/budgets.ts';
+import { remaindersFor } from '../../src/cli/commands/batch/plan.ts';
 import { withinDeadline } from '../../src/flows/session.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';

@@ -14,15 +14,17 @@ import {
   planText,
   reportProblems,
 } from '../../output/plan.ts';
-import { compare, formatDecimal, zero } from '../../../decimal.ts';
-import { remaindersFor } from '../../../flows/budgets.ts';
+import { add, compare, type Decimal, excess, formatDecimal, parseAmount, zero } from '../../../decimal.ts';
+import { budgetState } from '../../../flows/budgets.ts';
+import { costOutsideBudget } from '../../../flows/spend.ts';
+import type { BudgetState, Limit } from '../../../budget/budget.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
 import { noteOtherFile, openNamed, withLastBudget } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions, flagsAsTyped } from './options.ts';
-import { currencyOf } from '../../../flows/prices.ts';
+import { currencyOf, priceOf } from '../../../flows/prices.ts';
 
 const examples = `
 Examples:
@@ -87,4 +89,44 @@ async function plan(
   return result.bad === 0
     ? { json, text }
     : { json, text, error: invalidRowsError(result, ['batch', 'plan', file, ...flagsAsTyped(options)]) };
+}
+
+// A budget's remaining amount.
+interface Remainder {
+  label: string;
+  limit: Decimal;
+  left: Decimal;
+}
+
+/**
+ * Returns the remaining amount of each budget that would limit a batch. These are the standing budget and, if `amount`
+ * is set, the batch's own budget. Creates no budget.
+ * @throws MgwError('local_io') if a budget cannot be read.
+ */
+export async function remaindersFor(
+  session: Parameters<typeof budgetState>[0] & Pick<Context, 'ledger'>,
+  batch: string,
+  amount: string | undefined,
+): Promise<Remainder[]> {
+  const settings = await session.settings();
+  const remainders: Remainder[] = [];
+  const addRemainder = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
+    remainders.push({ label, limit, left: excess(limit, add(spent, reserved)) });
+  };
+  const name = settings.budget.value;
+  const standing = name === undefined ? undefined : await budgetState(session, 'standing', name);
+  if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
+  if (amount !== undefined) {
+    const { spent, reserved } = await budgetState(session, 'batch', batch);
+    const outside = await costOutsideBudget(batch, {
+      ledger: await session.ledger(),
+      priceOf: (order) => Promise.resolve(priceOf(order, settings)),
+    });
+    addRemainder(
+      `the budget of the batch ${batch}`,
+      { amount: parseAmount(amount) },
+      { spent: add(spent, outside), reserved },
+    );
+  }
+  return remainders;
 }

@@ -84,10 +84,10 @@ export async function execute(
   if (badId !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(badId, 100)}.`);
   if (ready.needsFrames) await checkFfmpeg();
   noteRemade(context, ready);
+  const results = await openResultsFor(context, options.results, file, ready.plan);
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
   if (chosen > 0 || counts.changed === 0) await rememberRun(context, opened, typedOptions);
-  const results = await openResultsFor(context, options.results, file, ready.plan);
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
   if (chosen > 0) await display.start();

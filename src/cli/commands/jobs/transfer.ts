@@ -10,7 +10,7 @@ import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { isObject, type Json, type JsonObject } from '../../../json.ts';
+import { isObject, type Json } from '../../../json.ts';
 import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
@@ -187,7 +187,8 @@ function importable(value: Json | undefined, place: string, schema: typeof expor
   if (!isObject(value)) return reject('it is not a JSON object');
   const { id, key, events } = value;
   if (typeof id !== 'string' || !jobIdPattern.test(id)) return reject('id is missing or malformed');
-  const checked = schema.safeParse(events ?? formerEvents(value));
+  if (events === undefined) return reject('its events are missing. Export jobs with mgw jobs export');
+  const checked = schema.safeParse(events);
   if (!checked.success)
     return reject(`event ${Number(checked.error.issues[0]?.path[0] ?? 0) + 1} is malformed`);
   const first = checked.data[0];
@@ -236,10 +237,4 @@ function isVisibleName(name: string): boolean {
   return (
     name !== '' && !name.startsWith('.') && printable(name, name.length) === name && !/[\n\t/\\]/.test(name)
   );
-}
-
-// Derives the events of a job exported by mgw 0.1, which did not export events.
-function formerEvents({ protocol, handle, base_url, account = '', model, request }: JsonObject): Json[] {
-  const prepared = { type: 'prepared', fingerprint: '', protocol, base_url, account, model, request };
-  return [prepared, { type: 'accepted', handle }];
 }
