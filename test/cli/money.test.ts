@@ -174,7 +174,7 @@ it('budgets count the payments of imported jobs once, but not those of other job
     expect(await importTo('other', text)).toEqual([{ ...unspent, spent: '10', left: '80' }]);
   const env = { MGW_STATE_DIR: join(user.cwd, 'other') };
   const again = (): Promise<CliResult> => user.run(['jobs', 'import', '-'], { stdin: stdout, env });
-  expect((await again()).stderr).toContain('mgw budget set songs');
+  expect((await again()).stderr).toContain('mgw budget set songs AMOUNT');
   await user.run(['budget', 'set', 'songs', '90'], { env });
   expect((await again()).stderr).not.toContain('songs');
   const both = (await user.run(['budget', 'ls', '--json'], { env })).json['budgets'];

@@ -293,6 +293,11 @@ describe('jobs export and import', () => {
       2,
       expect.stringContaining('Line 3 is not an exported job: id is missing or malformed.'),
     ]);
+    const listed = (await user.run(['jobs', 'ls', '--json'])).stdout;
+    expect(await other.run(['jobs', 'import', '-'], { stdin: listed })).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('its events are missing. Export jobs with mgw jobs export.') as string,
+    });
     expect((await other.run(['jobs', 'ls', '-q'])).stdout).toBe('');
   });
 });

@@ -4,6 +4,7 @@ import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { inputFileChunks, readRefs, stdinChunks } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
+import { budgetName } from '../../../config/rules.ts';
 import { usageError } from '../../../errors.ts';
 import { realPathOf } from '../../../files/make-folder.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
@@ -15,7 +16,6 @@ import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
-import { shellWord } from '../../output/human.ts';
 import { counted, escapeControls, printable } from '../../../printable.ts';
 import { JobSpool, readExport, type SpooledJob } from './exported-jobs.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
@@ -131,10 +131,20 @@ async function importReservations(
       yield { job: foldJob(id, events) ?? damagedJob(id, '', events), events };
     }
   };
-  for (const name of (await addReservations(context, jobs())).map(shellWord))
-    context.progress.note(
-      `The budget ${name} is not set here, so it does not count the imported jobs. After mgw budget set ${name} AMOUNT, import the jobs again.`,
-    );
+  const [name, ...more] = (await addReservations(context, jobs())).filter(isBudgetName);
+  if (name === undefined) return;
+  const others = more.length > 0 ? ` (and ${more.length} more)` : '';
+  context.progress.note(
+    `The budget ${name}${others} is not set here, so it does not count the imported jobs. After mgw budget set ${name} AMOUNT, import the jobs again.`,
+  );
+}
+
+function isBudgetName(name: string): boolean {
+  try {
+    return budgetName(name) === name;
+  } catch {
+    return false;
+  }
 }
 
 // Returns the id of the job that has the key, if that is a different job.
