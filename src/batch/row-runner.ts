@@ -4,7 +4,7 @@ import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { isOwnOutputError, runRow, type RowOptions } from './run-row.ts';
-import { Slot } from './paced-client.ts';
+import { rateLimitedError, Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
@@ -251,11 +251,6 @@ export class BatchRun {
     const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }
-}
-
-function rateLimitedError(ms: number): MgwError {
-  const text = `The gateway accepts no submissions for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
-  return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
 /**
