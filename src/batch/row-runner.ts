@@ -114,7 +114,7 @@ export class BatchRun {
 
   /** Stops starting rows because of an error. An earlier error takes precedence. */
   stop(error: MgwError): void {
-    this.#continuesPaid &&= ['balance', 'budget', 'submit_unknown'].includes(error.code);
+    this.#continuesPaid &&= ['balance', 'budget', 'rate_limited', 'submit_unknown'].includes(error.code);
     this.#fatalError ??= error;
   }
 
@@ -132,7 +132,8 @@ export class BatchRun {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
     while (capacity() <= 0 && !this.isOverFor(state)) await this.nextEnd();
-    if (!this.isOver && pace.delayMs > timeoutMs) this.stop(rateLimitedError(pace.delayMs));
+    if (state !== 'running' && !this.isOver && pace.delayMs > timeoutMs)
+      this.stop(rateLimitedError(pace.delayMs));
     if (this.isOverFor(state)) return [];
     const { soft } = this.#deps.signals;
     try {
