@@ -161,8 +161,8 @@ export async function changeBatch(query: Query, name: string, overrides: Partial
 }
 
 /**
- * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows in doubt, because the
- * ledger may now contain their handles.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues paid rows without a result,
+ * and rows in doubt, because the ledger may now contain their handles.
  * @returns the number of rows added, and the ids of rows that were already queued with different content
  */
 export async function addRows(
@@ -201,6 +201,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.budget:
       return stuckRetryMs;
     case exitCodes.auth:
+      if (error.charged === 'yes') return stuckRetryMs;
       return isKeyRefused(error) ? defaultRetryMs : undefined;
     default:
       if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
@@ -291,6 +292,6 @@ with input as (
     on conflict (batch, id) do nothing),
   again as (
     update {batch_rows} queued set state = 'waiting' from input
-    where queued.batch = $1 and queued.id = input.id and queued.state = 'ended' and queued.outcome = 'unknown')
+    where queued.batch = $1 and queued.id = input.id and queued.state = 'ended' and queued.outcome in ('unknown', 'running'))
 select input.id, queued.hash = input.hash as is_same
 from input join {batch_rows} queued on queued.batch = $1 and queued.id = input.id order by place`;

@@ -168,12 +168,16 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('enqueuing a file again requeues rows that ended in doubt, but no other rows that have ended', async () => {
+  it.each([
+    ['enqueuing a file again', 'unknown', () => enqueue('a', 'b')],
+    ['enqueuing a file again', 'running', () => enqueue('a', 'b')],
+    ['batch enqueue --again', 'running', () => requeueRows(one.query, 'clips')],
+  ] as const)('%s requeues rows that ended as %s, but no rows that failed', async (_, outcome, again) => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
-    const taken = await own.claim('clips', 2);
-    for (const row of taken) await own.recordEnd(row, row.id === 'a' ? 'unknown' : 'failed');
-    await enqueue('a', 'b');
+    for (const row of await own.claim('clips', 2))
+      await own.recordEnd(row, row.id === 'a' ? outcome : 'failed');
+    await again();
     expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
       'a\twaiting\nb\tended',
     );
