@@ -1,5 +1,4 @@
-import { exitCodes, messageOf, MgwError } from '../../errors.ts';
-import { isKeyRefused } from '../row-state.ts';
+import { messageOf, MgwError } from '../../errors.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -179,35 +178,6 @@ export async function addRows(
 
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
-
-/** The pause before retrying a row or batch that first needs a change, such as a higher budget, in ms. */
-export const stuckRetryMs = 60_000;
-/** The usual pause before retrying a row, in ms. */
-export const defaultRetryMs = 15_000;
-
-/**
- * Returns the pause before a row that failed is retried, in ms; undefined if the error ends the row. A local error on
- * one machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and another worker
- * can save its result.
- */
-export function retryDelayMs(error: MgwError): number | undefined {
-  switch (error.exitCode) {
-    case exitCodes.interrupted:
-    case exitCodes.terminated:
-      return 0;
-    case exitCodes.unavailable:
-    case exitCodes.pending:
-      return defaultRetryMs;
-    case exitCodes.budget:
-      return stuckRetryMs;
-    case exitCodes.auth:
-      if (error.charged === 'yes') return stuckRetryMs;
-      return isKeyRefused(error) ? defaultRetryMs : undefined;
-    default:
-      if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
-      return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
-  }
-}
 
 const isAvailable = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 

@@ -7,10 +7,9 @@ import { BatchRun, type RunWatcher, type WorkerWatcher } from '../row-runner.ts'
 import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
-import { stateAfter, type RowEnd } from '../row-state.ts';
+import { defaultRetryMs, retryDelayMs, stateAfter, stuckRetryMs, type RowEnd } from '../row-state.ts';
 import { IdleTime } from './idle-time.ts';
 import { isValidElsewhere, parseRow, type OpenedBatch } from './queued-row.ts';
-import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
