@@ -97,6 +97,11 @@ export class RowQueue {
     return claimed;
   }
 
+  /** Whether this process still has the lease under which it claimed a row. @throws MgwError('unreachable'). */
+  async isOwn({ lease }: ClaimedRow): Promise<boolean> {
+    return lease === (await this.#fleet.lease());
+  }
+
   /** Reclaims rows whose lease has ended. Returns the rows that were quarantined as a result. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     await this.#fleet.flush();
@@ -194,8 +199,8 @@ select name, head, case when not is_available then retry_ms end as retry_ms from
 where is_available or retry_ms is not null
 order by created_at`;
 
-// Rows that this process claimed in a statement whose response was lost come first. A process
-// whose lease has ended claims no rows.
+// Rows that this process claimed in a statement whose response was lost come first. A process whose lease has ended
+// claims no rows, and a process with a new lease claims no row that it has not released yet.
 const claimRows = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
@@ -204,7 +209,7 @@ with alive as (select from {leases} where id = $2::bigint and until > clock_time
     order by position limit $4::int),
   free as (
     select id from {batch_rows}
-    where batch = $1 and ${isAvailable} and exists (select from alive)
+    where batch = $1 and ${isAvailable} and id <> all($3::text[]) and exists (select from alive)
     order by position limit $4::int - (select count(*) from mine) for update skip locked)
 update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)

@@ -211,7 +211,8 @@ export class Worker {
       this.#watcher.skipped(batch, planned);
       return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
-    if (slot === undefined || run.isOver || this.#isOutdated(queued))
+    // While the row waited for its slot, its lease may have ended, so that another worker can claim the row.
+    if (slot === undefined || run.isOver || this.#isOutdated(queued) || !(await queue.isOwn(taken)))
       return release(() => queue.returnToQueue(taken, 0));
     const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))

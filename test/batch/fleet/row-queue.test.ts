@@ -116,6 +116,22 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
+  it('queued rows are not claimed again by a worker that has not released them under its earlier lease', async () => {
+    await enqueue('a');
+    let { id } = one;
+    const own = new RowQueue({ ...one, lease: () => Promise.resolve(id) });
+    const rows = await own.claim('clips', 1);
+    const isOwn = (): Promise<boolean[]> => Promise.all(rows.map((row) => own.isOwn(row)));
+    expect(await isOwn()).toEqual([true]);
+    await one.die();
+    ({ id } = other);
+    await own.recover();
+    expect([await isOwn(), await own.claim('clips', 1)]).toEqual([[false], []]);
+    for (const row of rows) await own.returnToQueue(row, 0);
+    expect(await own.claim('clips', 1)).toMatchObject([{ id: 'a', lease: other.id }]);
+    expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
+  });
+
   it('queued rows can be claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
