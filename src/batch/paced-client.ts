@@ -1,3 +1,4 @@
+import { MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { startLimit } from '../http/deadline.ts';
@@ -58,12 +59,11 @@ export function pacedClient(
       if ([429, 503].includes(answer.status)) pace.delayPolls(pollDelayMs(answer));
       return answer;
     }
-    await slot.acquire(signal);
-    let window = await nextWindow(pace, signal, options);
+    let window = await nextWindow(pace, slot, signal, options);
     const pacedOptions: CallOptions = {
       ...options,
       onConnected: async () => {
-        if (!window.isOpen()) window = await nextWindow(pace, signal, options);
+        if (!window.isOpen()) window = await nextWindow(pace, slot, signal, options);
         await options.onConnected?.();
       },
       beforeFirstByte: () => {
@@ -100,18 +100,31 @@ export function pacedClient(
   };
 }
 
-// Waits for the next window. @throws TransportError, because nothing was sent, if the deadline passes before the window
-// opens; the signal's reason.
-async function nextWindow(pace: Pace, signal: AbortSignal, { deadline }: CallOptions): Promise<SendWindow> {
-  const late = new TransportError('unsent', 'timeout', 'the deadline passed');
-  const limit = startLimit(deadline?.remainingMs() ?? Infinity, [signal]);
+// Waits for the row's slot and the next window. Does not wait for a `Retry-After` that ends after the deadline. @throws
+// MgwError in that case; TransportError, because nothing was sent, at the deadline; the signal's reason.
+async function nextWindow(
+  pace: Pace,
+  slot: Slot,
+  signal: AbortSignal,
+  { deadline }: CallOptions,
+): Promise<SendWindow> {
+  const remainingMs = deadline?.remainingMs() ?? Infinity;
+  const limit = startLimit(pace.delayMs > remainingMs ? 0 : remainingMs, [signal]);
   try {
+    await slot.acquire(limit.signal);
     const window = await pace.waitToSubmit(limit.signal);
-    if (deadline?.remainingMs() === 0) throw late;
-    return window;
+    if (deadline?.remainingMs() !== 0) return window;
   } catch (error) {
-    throw limit.hasPassed ? late : error;
+    if (!limit.hasPassed) throw error;
   } finally {
     limit.end();
   }
+  if (pace.delayMs > 0) throw rateLimitedError(pace.delayMs);
+  throw new TransportError('unsent', 'timeout', 'the deadline passed');
+}
+
+/** Returns the error for a `Retry-After` of `ms` milliseconds that ends after `--timeout`. */
+export function rateLimitedError(ms: number): MgwError {
+  const text = `The gateway accepts no submissions for another ${Math.ceil(ms / 1000)} s. --timeout ends earlier.`;
+  return new MgwError('rate_limited', text, { retry: 'safe' });
 }

@@ -4,7 +4,7 @@ import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { isOwnOutputError, runRow, type RowOptions } from './run-row.ts';
-import { Slot } from './paced-client.ts';
+import { rateLimitedError, Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
@@ -114,7 +114,7 @@ export class BatchRun {
 
   /** Stops starting rows because of an error. An earlier error takes precedence. */
   stop(error: MgwError): void {
-    this.#continuesPaid &&= ['balance', 'budget', 'submit_unknown'].includes(error.code);
+    this.#continuesPaid &&= ['balance', 'budget', 'rate_limited', 'submit_unknown'].includes(error.code);
     this.#fatalError ??= error;
   }
 
@@ -132,7 +132,8 @@ export class BatchRun {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
     while (capacity() <= 0 && !this.isOverFor(state)) await this.nextEnd();
-    if (!this.isOver && pace.delayMs > timeoutMs) this.stop(rateLimitedError(pace.delayMs));
+    if (state !== 'running' && !this.isOver && pace.delayMs > timeoutMs)
+      this.stop(rateLimitedError(pace.delayMs));
     if (this.isOverFor(state)) return [];
     const { soft } = this.#deps.signals;
     try {
@@ -251,11 +252,6 @@ export class BatchRun {
     const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }
-}
-
-function rateLimitedError(ms: number): MgwError {
-  const text = `The gateway accepts no submissions for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
-  return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
 /**

@@ -113,17 +113,28 @@ describe('a submission that misses its send window', () => {
   });
 });
 
-it('a submission that the gateway delays beyond its deadline is not sent', async () => {
-  const one = new LocalPace({ concurrency: 8, intervalMs: 5000, clock: new TestClock() });
-  one.reportLimited(await one.waitToSubmit(never), 3_600_000);
-  const client = { exchange: () => expect.unreachable() };
-  const paced = pacedClient(client as never, one, new Slot(one), never, () => expect.unreachable());
-  const options: CallOptions = {
-    ...{ auth: xApiKey, timeoutMs: 1000, onConnected: () => Promise.resolve() },
-    deadline: deadlineIn(1, systemClock),
-  };
-  const sent = paced.exchange({} as never, options);
-  await expect(sent).rejects.toMatchObject({ phase: 'unsent', reason: 'timeout' });
+describe('a submission whose deadline passes is not sent', () => {
+  function send(one: LocalPace, ms: number): Promise<unknown> {
+    const client = { exchange: () => expect.unreachable() };
+    const paced = pacedClient(client as never, one, new Slot(one), never, () => expect.unreachable());
+    const options: CallOptions = {
+      ...{ auth: xApiKey, timeoutMs: 1000, onConnected: () => Promise.resolve() },
+      deadline: deadlineIn(ms, systemClock),
+    };
+    return paced.exchange({} as never, options);
+  }
+
+  it('while it waits for its slot', async () => {
+    const { pace: one } = pace({ concurrency: 1 });
+    await enter(one, 1);
+    await expect(send(one, 1)).rejects.toMatchObject({ phase: 'unsent', reason: 'timeout' });
+  });
+
+  it('before the end of a Retry-After, and does not wait for the deadline', async () => {
+    const one = new LocalPace({ concurrency: 8, intervalMs: 5000, clock: new TestClock() });
+    one.reportLimited(await one.waitToSubmit(never), 3_600_000);
+    await expect(send(one, 1_800_000)).rejects.toMatchObject({ code: 'rate_limited' });
+  });
 });
 
 describe('polls', () => {

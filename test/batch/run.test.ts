@@ -871,6 +871,7 @@ describe('the budget of a batch', () => {
     ['a low budget', 1, undefined],
     ['an empty balance', 9, { kind: 'forbid', message: 'insufficient balance' }],
     ['rows in doubt', 9, { kind: 'lose' }],
+    ['a long Retry-After', 9, { kind: 'limit', seconds: 3600 }],
   ] as const)(
     'still saves a row that is already paid for after %s stops the others',
     async (_, budget, deed) => {

@@ -1,11 +1,13 @@
 import type { Clock } from '../../clock.ts';
 
-/** Measures how long a worker has had nothing to do. */
+/** Measures how long a worker has had nothing to do, and pauses its batches. */
 export class IdleTime {
   readonly #clock: Clock;
   readonly #maxMs: number;
   /** Batches that cannot continue until, for example, the budget is raised. Their retries count as idle time. */
   readonly #stuckBatches = new Set<string>();
+  /** The time until which to skip each batch, in monotonic ms. */
+  readonly #pausedUntil = new Map<string, number>();
   #sinceMs: number;
 
   /** Starts with no idle time. `maxMs` is the idle time in ms after which {@link isOver} is true. */
@@ -31,5 +33,17 @@ export class IdleTime {
   setStuck(batch: string, isStuck: boolean): void {
     if (isStuck) this.#stuckBatches.add(batch);
     else this.#stuckBatches.delete(batch);
+  }
+
+  /** Pauses a batch for `ms`. The pause is idle time if the batch is stuck. */
+  pause(batch: string, ms: number, isStuck: boolean): void {
+    this.#pausedUntil.set(batch, this.#clock.monotonic() + ms);
+    if (isStuck) this.setStuck(batch, true);
+    else this.postpone(ms);
+  }
+
+  /** Whether a batch is paused. */
+  isPaused(batch: string): boolean {
+    return (this.#pausedUntil.get(batch) ?? 0) > this.#clock.monotonic();
   }
 }

@@ -215,11 +215,14 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   };
 }
 
-/** Requeues the batch's rows that are quarantined or have ended unpaid. Returns the number of requeued rows. */
+/**
+ * Requeues the batch's rows that are quarantined, or have ended unpaid or without a result. Returns the number of
+ * requeued rows.
+ */
 export async function requeueRows(query: Query, batch: string): Promise<number> {
   const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1
-      and (state = 'quarantined' or (${isUnpaid})) returning id`,
+      and (state = 'quarantined' or (${isUnpaid}) or (state = 'ended' and outcome = 'running')) returning id`,
     [batch],
   );
   return requeued.length;

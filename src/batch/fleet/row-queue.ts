@@ -1,5 +1,4 @@
-import { exitCodes, messageOf, MgwError } from '../../errors.ts';
-import { isKeyRefused } from '../row-state.ts';
+import { messageOf, MgwError } from '../../errors.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -98,6 +97,11 @@ export class RowQueue {
     return claimed;
   }
 
+  /** Whether this process still has the lease under which it claimed a row. @throws MgwError('unreachable'). */
+  async isOwn({ lease }: ClaimedRow): Promise<boolean> {
+    return lease === (await this.#fleet.lease());
+  }
+
   /** Reclaims rows whose lease has ended. Returns the rows that were quarantined as a result. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     await this.#fleet.flush();
@@ -161,8 +165,8 @@ export async function changeBatch(query: Query, name: string, overrides: Partial
 }
 
 /**
- * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows in doubt, because the
- * ledger may now contain their handles.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues paid rows without a result,
+ * and rows in doubt, because the ledger may now contain their handles.
  * @returns the number of rows added, and the ids of rows that were already queued with different content
  */
 export async function addRows(
@@ -180,34 +184,6 @@ export async function addRows(
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pause before retrying a row or batch that first needs a change, such as a higher budget, in ms. */
-export const stuckRetryMs = 60_000;
-/** The usual pause before retrying a row, in ms. */
-export const defaultRetryMs = 15_000;
-
-/**
- * Returns the pause before a row that failed is retried, in ms; undefined if the error ends the row. A local error on
- * one machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and another worker
- * can save its result.
- */
-export function retryDelayMs(error: MgwError): number | undefined {
-  switch (error.exitCode) {
-    case exitCodes.interrupted:
-    case exitCodes.terminated:
-      return 0;
-    case exitCodes.unavailable:
-    case exitCodes.pending:
-      return defaultRetryMs;
-    case exitCodes.budget:
-      return stuckRetryMs;
-    case exitCodes.auth:
-      return isKeyRefused(error) ? defaultRetryMs : undefined;
-    default:
-      if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
-      return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
-  }
-}
-
 const isAvailable = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 
 // A row is treated as available if this process claimed it in a statement whose response was lost.
@@ -223,8 +199,8 @@ select name, head, case when not is_available then retry_ms end as retry_ms from
 where is_available or retry_ms is not null
 order by created_at`;
 
-// Rows that this process claimed in a statement whose response was lost come first. A process
-// whose lease has ended claims no rows.
+// Rows that this process claimed in a statement whose response was lost come first. A process whose lease has ended
+// claims no rows, and a process with a new lease claims no row that it has not released yet.
 const claimRows = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
@@ -233,7 +209,7 @@ with alive as (select from {leases} where id = $2::bigint and until > clock_time
     order by position limit $4::int),
   free as (
     select id from {batch_rows}
-    where batch = $1 and ${isAvailable} and exists (select from alive)
+    where batch = $1 and ${isAvailable} and id <> all($3::text[]) and exists (select from alive)
     order by position limit $4::int - (select count(*) from mine) for update skip locked)
 update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
@@ -291,6 +267,6 @@ with input as (
     on conflict (batch, id) do nothing),
   again as (
     update {batch_rows} queued set state = 'waiting' from input
-    where queued.batch = $1 and queued.id = input.id and queued.state = 'ended' and queued.outcome = 'unknown')
+    where queued.batch = $1 and queued.id = input.id and queued.state = 'ended' and queued.outcome in ('unknown', 'running'))
 select input.id, queued.hash = input.hash as is_same
 from input join {batch_rows} queued on queued.batch = $1 and queued.id = input.id order by place`;

@@ -7,10 +7,9 @@ import { BatchRun, type RunWatcher, type WorkerWatcher } from '../row-runner.ts'
 import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
-import { stateAfter, type RowEnd } from '../row-state.ts';
+import { defaultRetryMs, retryDelayMs, stateAfter, stuckRetryMs, type RowEnd } from '../row-state.ts';
 import { IdleTime } from './idle-time.ts';
 import { isValidElsewhere, parseRow, type OpenedBatch } from './queued-row.ts';
-import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
@@ -41,8 +40,6 @@ export class Worker {
   readonly #activeBatches = new Map<string, Promise<void>>();
   /** Wakes batches that have no available row. They wait for a new row, or for one of their rows in progress to end. */
   readonly #wakeBatch = new Map<string, () => void>();
-  /** The time until which to skip each batch, in monotonic ms. */
-  readonly #pausedUntil = new Map<string, number>();
   /** The batches that stopped because of rows in doubt, until the gateway accepts a submission of them. */
   readonly #inDoubt = new Set<string>();
   /** The options of each batch, as JSON, that the last search found. */
@@ -102,8 +99,7 @@ export class Worker {
     this.#latestHeads.set(name, JSON.stringify(queued.head));
     // A worker with rows that wait for a retry is not idle.
     if (retryMs !== undefined) this.#idle.postpone(retryMs, name);
-    const pausedUntil = retryMs === undefined ? (this.#pausedUntil.get(name) ?? 0) : Infinity;
-    if (pausedUntil > this.#options.clock.monotonic()) return false;
+    if (retryMs !== undefined || this.#idle.isPaused(name)) return false;
     this.#wakeBatch.get(name)?.();
     if (this.#activeBatches.has(name)) return this.#wakeBatch.delete(name);
     const batchWork = this.#work(queued)
@@ -167,7 +163,8 @@ export class Worker {
       this.#freeCapacity(rows.size);
       await options.pace.close();
     }
-    if (run.stoppedBy) this.#handleError(queued.name, await opened.withNeededLimit(run.stoppedBy));
+    if (run.stoppedBy === undefined) return;
+    this.#handleError(queued.name, await opened.withNeededLimit(run.stoppedBy), options.pace.delayMs);
   }
 
   async #take(batch: string, max: number): Promise<ClaimedRow[]> {
@@ -214,7 +211,8 @@ export class Worker {
       this.#watcher.skipped(batch, planned);
       return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
-    if (slot === undefined || run.isOver || this.#isOutdated(queued))
+    // While the row waited for its slot, its lease may have ended, so that another worker can claim the row.
+    if (slot === undefined || run.isOver || this.#isOutdated(queued) || !(await queue.isOwn(taken)))
       return release(() => queue.returnToQueue(taken, 0));
     const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
@@ -283,18 +281,17 @@ export class Worker {
     for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
-  // A spent budget, an unreachable server, or many rows in doubt only pause the batch. Any other error that ends a run
-  // stops the worker.
-  #handleError(name: string, error: MgwError): void {
+  // A spent budget, an unreachable server, a long `Retry-After` or many rows in doubt only pause the batch. Any other
+  // error that ends a run stops the worker.
+  #handleError(name: string, error: MgwError, retryAfterMs = 0): void {
     if (this.#isOver) return;
     const isInDoubt = error.exitCode === exitCodes.unknown;
     if (isInDoubt) this.#inDoubt.add(name);
     const isStuck = isInDoubt || error.code === 'budget';
-    if (!isStuck && error.code !== 'unreachable') return void (this.#fatalError = error);
-    const delayMs = isStuck ? stuckRetryMs : defaultRetryMs;
-    this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isStuck) this.#idle.setStuck(name, true);
-    else this.#idle.postpone(delayMs);
-    this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`, error.next);
+    const isTemporary = ['unreachable', 'rate_limited'].includes(error.code);
+    if (!isStuck && !isTemporary) return void (this.#fatalError = error);
+    const delayMs = isStuck ? stuckRetryMs : Math.max(defaultRetryMs, retryAfterMs);
+    this.#idle.pause(name, delayMs, isStuck);
+    this.#watcher.note(`${name}: ${error.message} Retrying in ${Math.ceil(delayMs / 1000)} s.`, error.next);
   }
 }

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { OpenedBatch } from '../../../src/batch/fleet/queued-row.ts';
 import type { RowQueue } from '../../../src/batch/fleet/row-queue.ts';
 import { Worker } from '../../../src/batch/fleet/worker.ts';
 import type { WorkerWatcher } from '../../../src/batch/row-runner.ts';
@@ -9,11 +10,12 @@ const away = new MgwError('unreachable', 'The ledger does not respond.');
 
 /**
  * Runs a worker whose queue fails the first `outages` times and whose only batch fails to open the first `tries` times.
+ * With `retryAfterMs`, the batch opens, but the gateway accepts no submissions for that time.
  */
 async function work(
   outages: number,
   error = away,
-  { tries = 0, why = away, maxIdleMs = 5000, retryAtMs = 0 } = {},
+  { tries = 0, why = away, maxIdleMs = 5000, retryAtMs = 0, retryAfterMs = 0 } = {},
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
@@ -28,18 +30,29 @@ async function work(
     if (retryMs > 0) return Promise.resolve([{ ...batch, retryMs }]);
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const queue = { recover: answer, availableBatches } as unknown as RowQueue;
+  const claim = (): Promise<unknown[]> => Promise.resolve([{ batch: 'clips', id: 'a', content: 'damaged' }]);
+  const done = (): Promise<void> => Promise.resolve();
+  const queue = { recover: answer, availableBatches, claim, recordEnd: done } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
+    bad: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
+  const { signal } = new AbortController();
+  const opened = {
+    batch: {},
+    plan: {},
+    job: { signals: { soft: signal, hard: signal } },
+    options: { timeoutMs: 60_000, pace: { limit: 1, delayMs: retryAfterMs, close: done } },
+    withNeededLimit: (stopped: MgwError) => Promise.resolve(stopped),
+  } as unknown as OpenedBatch;
   // Resolves after the worker has checked whether it is idle.
-  const open = async (): Promise<never> => {
+  const open = async (): Promise<OpenedBatch> => {
     triesLeft -= 1;
     await new Promise<void>((resolve) => (looksAgain = resolve));
+    if (retryAfterMs > 0) return opened;
     throw why;
   };
-  const { signal } = new AbortController();
   const worker = new Worker({ queue, gateway: '', concurrency: 1, maxIdleMs, clock, signal, open }, watcher);
   const stopped = await worker.run();
   return { seconds: clock.monotonic() / 1000, stopped, notes };
@@ -56,6 +69,12 @@ it('a worker exits once it has been idle for maxIdleMs, not counting times when 
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
+});
+
+it('a worker is not idle while a Retry-After that is longer than --timeout pauses a batch', async () => {
+  const { stopped, notes } = await work(0, away, { tries: 3, retryAfterMs: 3_600_000 });
+  expect(stopped).toBeUndefined();
+  expect(notes).toEqual(Array(3).fill(expect.stringMatching(/^clips: The gateway .* Retrying in 3600 s\.$/)));
 });
 
 it('a worker is not idle while a row that another worker returned waits for its retry', async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/row-queue.ts';
+import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/row-state.ts';
 import { isOwnOutputError } from '../../../src/batch/run-row.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
@@ -19,9 +19,11 @@ it('a worker does not return a row to the queue if no other worker can change it
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });
 
-it('a worker returns a row to the queue if the key is refused, but ends a row whose model or voice the key may not use', () => {
+it('a worker returns a row to the queue if the key is refused, also for its task, but ends a row whose model or voice the key may not use', () => {
   const delayAfter = (message: string): number | undefined => retryDelayMs(new MgwError('auth', message));
   expect(delayAfter('Invalid token')).toBe(defaultRetryMs);
+  const ofTask = new MgwError('auth', 'Invalid token', { job: accepted, charged: 'yes', retry: 'resume' });
+  expect(retryDelayMs(ofTask)).toBe(stuckRetryMs);
   for (const message of ['This token has no access to model vendor-h3', 'speaker permission denied'])
     expect(delayAfter(message)).toBeUndefined();
 });

@@ -116,6 +116,22 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
+  it('queued rows are not claimed again by a worker that has not released them under its earlier lease', async () => {
+    await enqueue('a');
+    let { id } = one;
+    const own = new RowQueue({ ...one, lease: () => Promise.resolve(id) });
+    const rows = await own.claim('clips', 1);
+    const isOwn = (): Promise<boolean[]> => Promise.all(rows.map((row) => own.isOwn(row)));
+    expect(await isOwn()).toEqual([true]);
+    await one.die();
+    ({ id } = other);
+    await own.recover();
+    expect([await isOwn(), await own.claim('clips', 1)]).toEqual([[false], []]);
+    for (const row of rows) await own.returnToQueue(row, 0);
+    expect(await own.claim('clips', 1)).toMatchObject([{ id: 'a', lease: other.id }]);
+    expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
+  });
+
   it('queued rows can be claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
@@ -168,12 +184,16 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('enqueuing a file again requeues rows that ended in doubt, but no other rows that have ended', async () => {
+  it.each([
+    ['enqueuing a file again', 'unknown', () => enqueue('a', 'b')],
+    ['enqueuing a file again', 'running', () => enqueue('a', 'b')],
+    ['batch enqueue --again', 'running', () => requeueRows(one.query, 'clips')],
+  ] as const)('%s requeues rows that ended as %s, but no rows that failed', async (_, outcome, again) => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
-    const taken = await own.claim('clips', 2);
-    for (const row of taken) await own.recordEnd(row, row.id === 'a' ? 'unknown' : 'failed');
-    await enqueue('a', 'b');
+    for (const row of await own.claim('clips', 2))
+      await own.recordEnd(row, row.id === 'a' ? outcome : 'failed');
+    await again();
     expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
       'a\twaiting\nb\tended',
     );

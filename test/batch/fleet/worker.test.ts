@@ -13,6 +13,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import type { CliResult, Running, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
+import { stoppable } from '../../support/test-clock.ts';
 import { hurried, runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
@@ -747,6 +748,24 @@ describeFleet('in a fleet,', {}, (place) => {
     ]);
     expect(await runHereAs(here, ['batch', 'run', file, ...machines.output])).toMatchObject({ code: 0 });
     expect([...gateway.charges.values()]).toEqual([1, 1]);
+  });
+
+  it('a worker runs a row once if its lease ends while the row waits for a slot', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), '--concurrency', '1']);
+    await place.query(`insert into mgw.paces (batch, most) values ('clips', 1)`);
+    await place.query(
+      `with lease as (insert into mgw.leases (instance, host, pid, until) values ('x', 'x', 1, 'infinity') returning id)
+       insert into mgw.places (batch, number, lease) select 'clips', 1, id from lease`,
+    );
+    const clock = stoppable(systemClock);
+    const worker = runHereAs(machines.machine(), ['worker', ...machines.output, ...quick], '', clock);
+    await expect.poll(rowsInQueue).toBe('row-0\ttaken');
+    await place.query(`update mgw.leases set until = clock_timestamp() where instance <> 'x'`);
+    clock.stop(31_000);
+    await expect.poll(rowsInQueue).toBe('row-0\twaiting');
+    await place.query('update mgw.places set lease = null');
+    const { code, stderr } = await worker;
+    expect([code, stderr]).toEqual([0, expect.stringContaining('1 done; 1 file saved')]);
   });
 
   it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {

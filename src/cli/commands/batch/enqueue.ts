@@ -52,7 +52,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(new Option('--again', 'requeue quarantined rows, and rows that ended unpaid'))
+    .addOption(new Option('--again', 'requeue rows that are quarantined, or ended unpaid or unsaved'))
     .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
