@@ -31,12 +31,12 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   });
 
   async function enqueue(...ids: string[]): Promise<void> {
-    await addBatch(one.query, { name: 'clips', head }, {});
+    await addBatch(one.query, { name: 'clips', head });
     await addRows(one.query, 'clips', rows(...ids));
   }
 
   it('queued rows are added once, even if they are enqueued repeatedly, and are reported but not updated if they have changed', async () => {
-    await addBatch(one.query, { name: 'clips', head }, {});
+    await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
     const changed = { ...b, hash: 'another' } as NewRow;
@@ -64,7 +64,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   it('queued rows are refused if the batch name exists with a different gateway, and are assigned only to workers for their gateway', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
-    await expect(addBatch(one.query, other, {})).rejects.toMatchObject({ code: 'usage' });
+    await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
     expect(await new RowQueue(one).availableBatches('http://there')).toEqual([]);
     expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });

@@ -594,6 +594,38 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
   });
 
+  it('batch enqueue for a different gateway is refused, and changes neither the batch nor its budget', async () => {
+    const file = machines.manifest(1);
+    await runHereAs(here, ['batch', 'enqueue', file, '--budget', '15']);
+    const other = machines.machine();
+    other.env['MGW_BASE_URL'] = `${gateway.url}/other`;
+    const refused = await runHereAs(other, ['batch', 'enqueue', file, '--budget', '1000']);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining(gateway.url)]);
+    const { stderr } = await runHereAs(here, ['batch', 'enqueue', file]);
+    expect(stderr).toContain('budget 15,');
+    expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '15' });
+    expect((await runHereAs(other, ['batch', 'status', 'clips'])).stdout).toContain('1 waiting');
+  });
+
+  it('a batch is enqueued and run at the same gateway, even if its address is spelled differently', async () => {
+    const file = machines.manifest(2);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const other = machines.machine();
+    other.env['MGW_BASE_URL'] = gateway.url.replace('127.0.0.1', 'LOCALHOST');
+    writeFileSync(file, clips(['row-0', 'a paper boat'], ['row-1', 'prompt 1']));
+    const { code, json } = await runHereAs(other, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, replaced: 1 }]);
+    const args = ['worker', ...machines.output, ...quick];
+    expect((await runHereAs(other, args, '', systemClock)).code).toBe(0);
+    writeFileSync(file, clips(['row-0', 'a paper boat'], ['row-1', 'a paper hat']));
+    const retry = ['batch', 'retry', file, '--changed', ...machines.output, '--poll-interval', '10ms'];
+    expect((await runHereAs(other, retry)).code).toBe(0);
+    expect(await place.query(`select content from mgw.batch_rows where id = 'row-1'`)).toContain(
+      'a paper hat',
+    );
+    expect([...gateway.charges.keys()]).toEqual(['a paper boat', 'prompt 1', 'a paper hat']);
+  });
+
   it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
     const user = machines.machine();
     await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);

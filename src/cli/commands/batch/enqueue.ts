@@ -85,20 +85,25 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   await reportProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad)
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
-  await rememberOptions(context, batch, opened.options);
+  const { addBatch, changeBatch } = await import('../../../batch/fleet/row-queue.ts');
   const { removeMissing: removesMissing = false } = options;
-  const heads = await headsOf(context, options, opened);
+  const { head, overrides } = await headsOf(context, options, opened);
+  // Throws if the batch is enqueued for a different gateway. Until then, nothing may be recorded for it.
+  const queuedHead = await addBatch(query, { name: batch.name, head });
+  await rememberOptions(context, batch, opened.options);
   await rememberBudget(context, batch.name, options);
-  const enqueued = await enqueue(batch, { ...heads, ids, removesMissing }, deps, query);
+  await changeBatch(query, batch.name, overrides);
+  const enqueued = await enqueue(batch, { ids, removesMissing }, deps, query);
   noteChanged(context, file, opened.options, batch, enqueued);
   noteMissing(context, file, batch, enqueued, options);
-  return outcomeOf(context, opened, enqueued);
+  return outcomeOf(context, opened, enqueued, { ...queuedHead, ...overrides });
 }
 
 function outcomeOf(
   context: Context,
   { batch, isRerun }: NamedBatch<EnqueueOptions>,
-  { plan, head: { concurrency, budget }, added, replaced, changed, missing, removed }: Enqueued,
+  { plan, added, replaced, changed, missing, removed }: Enqueued,
+  { concurrency, budget }: QueuedHead,
 ): Outcome {
   const queuedBefore = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
