@@ -152,8 +152,7 @@ export async function queuedHeadOf(query: Query, name: string): Promise<QueuedHe
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
   const queuedHead = await queuedHeadOf(query, name);
   if (queuedHead === undefined) return undefined;
-  const { concurrency, budget } = queuedHead;
-  const head = { name, concurrency: String(concurrency), budget };
+  const head = { name, budget: queuedHead.budget };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;

@@ -15,6 +15,7 @@ import type { CliResult, Running, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { hurried, runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
+import { connect } from '../../mcp/client.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
@@ -623,7 +624,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(await place.query(`select content from mgw.batch_rows where id = 'row-1'`)).toContain(
       'a paper hat',
     );
-    expect([...gateway.charges.keys()]).toEqual(['a paper boat', 'prompt 1', 'a paper hat']);
+    expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat', 'a paper hat', 'prompt 1']);
   });
 
   it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
@@ -681,20 +682,44 @@ describeFleet('in a fleet,', {}, (place) => {
     },
   );
 
-  it.each(['name', 'file'])(
-    'a run of an enqueued batch by its %s uses the --per-minute and --sidecar of the queue',
-    async (by) => {
+  // Whether the next submission must wait for a minute, and the number of slots.
+  const limits = `select next_turn > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.places) from mgw.paces`;
+
+  it.each(['run clips', 'run FILE', 'retry FILE --id row-0'])(
+    '`batch %s` for an enqueued batch uses the limits and the --sidecar of the queue',
+    async (command) => {
       const file = machines.manifest(1);
-      await runHereAs(here, ['batch', 'enqueue', file, '--per-minute', '1', '--sidecar']);
-      const argument = by === 'name' ? 'clips' : file;
-      const run = ['batch', 'run', argument, ...machines.output, '--poll-interval', '10ms'];
+      const options = ['--concurrency', '1', '--per-minute', '1', '--sidecar'];
+      await runHereAs(here, ['batch', 'enqueue', file, ...options]);
+      const words = command.split(' ').map((word) => (word === 'FILE' ? file : word));
+      const run = ['batch', ...words, ...machines.output, '--poll-interval', '10ms'];
       expect((await runHereAs(machines.machine(), run)).code).toBe(0);
-      // The next submission must wait for a minute.
-      const isDelayed = `select next_turn > clock_timestamp() + interval '10 seconds' from mgw.paces`;
-      expect(await place.query(isDelayed)).toBe('t');
+      expect(await place.query(limits)).toBe('t\t1');
       expect(existsSync(join(machines.shared, 'out', 'row-0.mp4.json'))).toBe(true);
     },
   );
+
+  it('an agent that runs an enqueued batch uses the limits of the queue, and updates a changed row there', async () => {
+    await runHereAs(here, [
+      'batch',
+      'enqueue',
+      machines.manifest(1),
+      '--concurrency',
+      '1',
+      '--per-minute',
+      '1',
+    ]);
+    const user = machines.machine();
+    await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    await runHereAs(user, ['config', 'set', 'poll_interval', '10ms']);
+    writeFileSync(join(user.cwd, 'clips.csv'), clips(['row-0', 'a paper hat']));
+    const agent = await connect('v1', user, ['mcp', '--budget', '5']);
+    const batch = { manifest: 'clips.csv', output: '{id}.{ext}' };
+    expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true });
+    await expect.poll(async () => (await agent.call('batch_status', batch))['pending']).toBe(undefined);
+    expect(await place.query(limits)).toBe('t\t1');
+    expect(await place.query('select content from mgw.batch_rows')).toContain('a paper hat');
+  });
 
   it('batch plan of an enqueued batch by its name does not report a different file', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);

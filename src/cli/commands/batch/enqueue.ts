@@ -4,10 +4,9 @@ import { type Query, type FleetState, fleetStateOf } from '../../../batch/fleet/
 import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
-import { defaultConcurrency } from './run.ts';
 import { lastBudget, type NamedBatch, openNamed, rememberBudget, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addBatchOptions, flagsAsTyped, type RunBatchOptions } from './options.ts';
+import { addBatchOptions, defaultConcurrency, flagsAsTyped, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
