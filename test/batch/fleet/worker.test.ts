@@ -848,7 +848,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(code).toBe(11);
     expect(json['worker']).toMatchObject({ rows: 2, states: { done: 1, failed: 1 }, files: 1 });
     expect(stderr).toContain('clips/row-1 failed');
-    expect(stderr).toContain('mgw batch retry clips --id row-1');
+    expect(stderr).toMatch(/mgw batch retry clips -o '\S+' --results \S+ --id row-1\n/);
     expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
     expect(readFileSync(results, 'utf8').split('\n')).toHaveLength(3);
     const retried = await runHereAs(here, [
