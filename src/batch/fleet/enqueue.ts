@@ -16,7 +16,7 @@ import {
 } from '../planned-row.ts';
 import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
-import { removeRows, waitingRowsExcept, type QueuedRow, type WaitingRow } from './queued-row.ts';
+import { removeRows, requeueRows, rowsInState, type QueuedRow, type RowVersion } from './queued-row.ts';
 import { addRows, type NewRow } from './row-queue.ts';
 
 /** The result of enqueueing a batch. */
@@ -74,7 +74,8 @@ export async function enqueue(
   query: Query,
 ): Promise<Enqueued> {
   // Removes the missing rows before adding others, so that no worker pays for both versions of a row without an id.
-  const missing = await unpaidRows(await waitingRowsExcept(query, batch.name, options.ids), batch.name, deps);
+  const waiting = await rowsInState(query, batch.name, 'waiting', options.ids);
+  const missing = await unpaidRows(waiting, batch.name, deps);
   const removed = options.removesMissing ? await removeRows(query, batch.name, missing) : 0;
   const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
@@ -117,17 +118,32 @@ export async function enqueue(
   };
 }
 
-// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task.
+/**
+ * Requeues the batch's rows that are quarantined, and those that have ended if the ledger contains no accepted job for
+ * them. Returns the number of requeued rows.
+ */
+export async function requeue(query: Query, batch: string, deps: Pick<PlanDeps, 'ledger'>): Promise<number> {
+  const ended = await rowsInState(query, batch, 'ended');
+  return requeueRows(query, batch, await unpaidRows(ended, batch, deps));
+}
+
+// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task, and running
+// them again pays for no row twice.
 async function unpaidRows(
-  rows: readonly WaitingRow[],
+  rows: readonly RowVersion[],
   batch: string,
-  { ledger }: PlanDeps,
-): Promise<WaitingRow[]> {
-  const unpaid: WaitingRow[] = [];
-  for (const row of rows) {
-    const take = await retryUnlessLost(ledger, `${batch}/${row.id}`);
-    if (take === undefined) continue;
-    if (take.job === undefined || isUnaccepted(take.job)) unpaid.push(row);
+  { ledger }: Pick<PlanDeps, 'ledger'>,
+): Promise<RowVersion[]> {
+  const unpaid: RowVersion[] = [];
+  for (let at = 0; at < rows.length; at += maxRows) {
+    const page = rows.slice(at, at + maxRows);
+    // The ledger combines parallel reads.
+    const takes = await Promise.all(page.map(({ id }) => retryUnlessLost(ledger, `${batch}/${id}`)));
+    for (const [index, take] of takes.entries()) {
+      const row = page[index];
+      if (row === undefined || take === undefined) continue;
+      if (take.job === undefined || isUnaccepted(take.job)) unpaid.push(row);
+    }
   }
   return unpaid;
 }

@@ -4,7 +4,7 @@ import {
   queueCounts,
   removeRows,
   requeueRows,
-  waitingRowsExcept,
+  rowsInState,
 } from '../../../src/batch/fleet/queued-row.ts';
 import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
@@ -51,7 +51,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
 
   it('waiting rows are removed from the queue, unless a worker claimed them after they were listed', async () => {
     await enqueue('kept', 'claimed', 'returned', 'removed');
-    const rows = await waitingRowsExcept(one.query, 'clips', ['kept']);
+    const rows = await rowsInState(one.query, 'clips', 'waiting', ['kept']);
     expect(rows.map(({ id }) => id)).toEqual(['claimed', 'returned', 'removed']);
     await place.query(`update mgw.batch_rows set state = 'taken' where id in ('claimed', 'returned')`);
     await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'returned'`);

@@ -196,6 +196,20 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(await rowsInQueue()).toBe('paid\twaiting\nnew\twaiting');
   });
 
+  it('batch enqueue --again requeues a row whose job was removed, but no row that was paid for', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['paid', 'a paper boat'], ['removed', 'a paper hat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    await runHereAs(here, ['jobs', 'rm', '@clips/removed']);
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', 'clips', '--again', '--json']);
+    expect([code, json]).toMatchObject([0, { again: 1 }]);
+    expect(await rowsInQueue()).toBe('paid\tended\nremoved\twaiting');
+    rmSync(join(machines.shared, 'out', 'removed.mp4'));
+    expect((await work()).code).toBe(0);
+    expect([...gateway.charges.values()].sort()).toEqual([1, 2]);
+  });
+
   it('two files can be enqueued under one name', async () => {
     const other = join(machines.shared, 'other.csv');
     writeFileSync(other, clips(['other', 'a paper boat']));

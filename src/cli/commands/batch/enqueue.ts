@@ -51,7 +51,9 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(new Option('--again', 'requeue quarantined rows, and rows that ended unpaid'))
+    .addOption(
+      new Option('--again', 'requeue rows that are quarantined, ended unpaid, or whose job was removed'),
+    )
     .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
@@ -69,7 +71,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('--remove-missing cannot be combined with --again, which does not read the file.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
-  if (options.again) return requeue(context, query, batch.name, options);
+  if (options.again) return requeueBatch(context, query, batch.name, options);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -135,17 +137,17 @@ function outcomeOf(
   };
 }
 
-async function requeue(
+async function requeueBatch(
   context: Context,
   query: Query,
   name: string,
   options: EnqueueOptions,
 ): Promise<Outcome> {
-  const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
+  const { requeue } = await import('../../../batch/fleet/enqueue.ts');
   const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
   await rememberBudget(context, name, options);
   await changeBatch(query, name, typedHead(options));
-  const requeued = await requeueRows(query, name);
+  const requeued = await requeue(query, name, { ledger: await context.ledger() });
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
   return { json: { batch: { name }, again: requeued } };
 }
