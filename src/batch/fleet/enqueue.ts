@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { MgwError, usageError } from '../../errors.ts';
 import { textAt } from '../../json.ts';
+import { isSameGateway } from '../../jobs/order.ts';
 import { isUnaccepted } from '../../jobs/reconcile.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
@@ -15,20 +16,12 @@ import {
 } from '../planned-row.ts';
 import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
-import {
-  removeRows,
-  waitingRowsExcept,
-  type QueuedHead,
-  type QueuedRow,
-  type WaitingRow,
-} from './queued-row.ts';
-import { addBatch, addRows, type NewRow } from './row-queue.ts';
+import { removeRows, requeueRows, rowsInState, type QueuedRow, type RowVersion } from './queued-row.ts';
+import { addRows, type NewRow } from './row-queue.ts';
 
 /** The result of enqueueing a batch. */
 export interface Enqueued {
   plan: Plan;
-  /** The batch's options, for all workers. */
-  head: QueuedHead;
   added: number;
   /** The number of queued rows whose content was replaced, so that the earlier content is not paid for. */
   replaced: number;
@@ -68,21 +61,21 @@ export function checkRows(
 }
 
 /**
- * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
- * added again, so an interrupted call can be repeated.
- * @param options `head`: the options of a new batch; `overrides`: those to change if the batch is already in the queue;
- * `ids`: the ids of the file's valid rows; `removesMissing`: whether to remove waiting rows with other ids
- * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway; MgwError('unreachable').
+ * Enqueues the valid rows of a batch, which must be in the queue. Memory use does not grow with their number. Rows that
+ * are already queued are not added again, so an interrupted call can be repeated.
+ * @param options `ids`: the ids of the file's valid rows; `removesMissing`: whether to remove waiting rows with other
+ * ids
+ * @throws MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
-  options: { head: QueuedHead; overrides: Partial<QueuedHead>; ids: string[]; removesMissing: boolean },
+  options: { ids: string[]; removesMissing: boolean },
   deps: EnqueueDeps,
   query: Query,
 ): Promise<Enqueued> {
-  const head = await addBatch(query, { name: batch.name, head: options.head }, options.overrides);
   // Removes the missing rows before adding others, so that no worker pays for both versions of a row without an id.
-  const missing = await unpaidRows(await waitingRowsExcept(query, batch.name, options.ids), batch.name, deps);
+  const waiting = await rowsInState(query, batch.name, 'waiting', options.ids);
+  const missing = await unpaidRows(waiting, batch.name, deps);
   const removed = options.removesMissing ? await removeRows(query, batch.name, missing) : 0;
   const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
@@ -119,24 +112,38 @@ export async function enqueue(
   await flush();
   return {
     plan,
-    head,
     ...result,
     removed,
     missing: options.removesMissing ? [] : missing.map(({ id }) => id),
   };
 }
 
-// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task.
+/**
+ * Requeues the batch's rows that are quarantined, and those that have ended if the ledger contains no accepted job for
+ * them. Returns the number of requeued rows.
+ */
+export async function requeue(query: Query, batch: string, deps: Pick<PlanDeps, 'ledger'>): Promise<number> {
+  const ended = await rowsInState(query, batch, 'ended');
+  return requeueRows(query, batch, await unpaidRows(ended, batch, deps));
+}
+
+// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task, and running
+// them again pays for no row twice.
 async function unpaidRows(
-  rows: readonly WaitingRow[],
+  rows: readonly RowVersion[],
   batch: string,
-  { ledger }: PlanDeps,
-): Promise<WaitingRow[]> {
-  const unpaid: WaitingRow[] = [];
-  for (const row of rows) {
-    const take = await retryUnlessLost(ledger, `${batch}/${row.id}`);
-    if (take === undefined) continue;
-    if (take.job === undefined || isUnaccepted(take.job)) unpaid.push(row);
+  { ledger }: Pick<PlanDeps, 'ledger'>,
+): Promise<RowVersion[]> {
+  const unpaid: RowVersion[] = [];
+  for (let at = 0; at < rows.length; at += maxRows) {
+    const page = rows.slice(at, at + maxRows);
+    // The ledger combines parallel reads.
+    const takes = await Promise.all(page.map(({ id }) => retryUnlessLost(ledger, `${batch}/${id}`)));
+    for (const [index, take] of takes.entries()) {
+      const row = page[index];
+      if (row === undefined || take === undefined) continue;
+      if (take.job === undefined || isUnaccepted(take.job)) unpaid.push(row);
+    }
   }
   return unpaid;
 }
@@ -154,11 +161,8 @@ export async function queueUpdater(
   query: Query,
   note: (text: string) => void,
 ): Promise<((planned: NamedRow) => Promise<void>) | undefined> {
-  const batches = await query<{ name: string }>(
-    'select name from {batches} where name = $1 and gateway = $2',
-    [name, deps.gateway],
-  );
-  if (batches.length === 0) return undefined;
+  const [queued] = await query<{ gateway: string }>('select gateway from {batches} where name = $1', [name]);
+  if (queued === undefined || !isSameGateway(queued.gateway, deps.gateway)) return undefined;
   return async (planned) => {
     const updated = updatedRow(planned, deps);
     if (!('problem' in updated)) {

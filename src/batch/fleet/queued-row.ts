@@ -152,8 +152,7 @@ export async function queuedHeadOf(query: Query, name: string): Promise<QueuedHe
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
   const queuedHead = await queuedHeadOf(query, name);
   if (queuedHead === undefined) return undefined;
-  const { concurrency, budget } = queuedHead;
-  const head = { name, concurrency: String(concurrency), budget };
+  const head = { name, budget: queuedHead.budget };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;
@@ -216,34 +215,40 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
 }
 
 /**
- * Requeues the batch's rows that are quarantined, or have ended unpaid or without a result. Returns the number of
- * requeued rows.
+ * Requeues the batch's rows that are quarantined, have ended unpaid or without a result, or have ended and are in `rows`.
+ * Returns the number of requeued rows.
  */
-export async function requeueRows(query: Query, batch: string): Promise<number> {
+export async function requeueRows(
+  query: Query,
+  batch: string,
+  rows: readonly RowVersion[] = [],
+): Promise<number> {
   const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1
-      and (state = 'quarantined' or (${isUnpaid}) or (state = 'ended' and outcome = 'running')) returning id`,
-    [batch],
+      and (state = 'quarantined' or (${isUnpaid})
+        or (state = 'ended' and (outcome = 'running' or id = any($2::text[])))) returning id`,
+    [batch, rows.map(({ id }) => id)],
   );
   return requeued.length;
 }
 
-/** A waiting row. Every change of the row in the queue changes its version. */
-export interface WaitingRow {
+/** A row in the queue. Every change of the row in the queue changes its version. */
+export interface RowVersion {
   id: string;
   version: string;
 }
 
-/** Returns a batch's waiting rows, except those with the given ids. */
-export function waitingRowsExcept(
+/** Returns a batch's rows in the given state, except those with the given ids. */
+export function rowsInState(
   query: Query,
   batch: string,
-  ids: readonly string[],
-): Promise<WaitingRow[]> {
-  return query<WaitingRow & Record<string, unknown>>(
-    `select id, xmin::text as version from {batch_rows} queued where batch = $1 and state = 'waiting'
-      and not exists (select from unnest($2::text[]) listed (id) where listed.id = queued.id) order by position`,
-    [batch, ids],
+  state: 'waiting' | 'ended',
+  except: readonly string[] = [],
+): Promise<RowVersion[]> {
+  return query<RowVersion & Record<string, unknown>>(
+    `select id, xmin::text as version from {batch_rows} queued where batch = $1 and state = $2
+      and not exists (select from unnest($3::text[]) listed (id) where listed.id = queued.id) order by position`,
+    [batch, state, except],
   );
 }
 
@@ -251,7 +256,7 @@ export function waitingRowsExcept(
  * Removes waiting rows from the queue. Keeps a row that was claimed or changed after it was read, because it may have
  * been sent. Returns the number of removed rows.
  */
-export async function removeRows(query: Query, batch: string, rows: readonly WaitingRow[]): Promise<number> {
+export async function removeRows(query: Query, batch: string, rows: readonly RowVersion[]): Promise<number> {
   const removed = await query<{ id: string }>(
     `delete from {batch_rows} queued using unnest($2::text[], $3::text[]) listed (id, version)
       where queued.batch = $1 and queued.id = listed.id and queued.xmin::text = listed.version

@@ -1,4 +1,6 @@
 import { messageOf, MgwError } from '../../errors.ts';
+import { isSameGateway } from '../../jobs/order.ts';
+import { printableLine } from '../../printable.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -9,6 +11,8 @@ export interface QueuedBatch {
   /** The time until a row can be retried, in ms; absent if a row is available now. */
   retryMs?: number;
 }
+
+type BatchEntry = Record<'name' | 'gateway' | 'head', string>;
 
 /** A row to add to the queue, with everything that a worker needs to run it. */
 export interface NewRow {
@@ -62,13 +66,10 @@ export class RowQueue {
   async availableBatches(gateway: string): Promise<QueuedBatch[]> {
     const claimed = [...this.#claimed];
     const lease = await this.#fleet.lease();
-    const values = [gateway, lease, claimed.map(({ batch }) => batch), claimed.map(({ id }) => id)];
-    const entries = await this.#fleet.query<{ name: string; head: string; retry_ms: number | null }>(
-      selectBatches,
-      values,
-    );
-    return entries.flatMap(({ name, head, retry_ms: retryMs }) => {
-      const queued = this.#queuedBatch(name, head);
+    const values = [lease, claimed.map(({ batch }) => batch), claimed.map(({ id }) => id)];
+    const entries = await this.#fleet.query<BatchEntry & { retry_ms: number | null }>(selectBatches, values);
+    return entries.flatMap(({ name, gateway: own, head, retry_ms: retryMs }) => {
+      const queued = isSameGateway(own, gateway) ? this.#queuedBatch(name, head) : undefined;
       return queued === undefined ? [] : [retryMs === null ? queued : { ...queued, retryMs }];
     });
   }
@@ -139,23 +140,17 @@ export class RowQueue {
 }
 
 /**
- * Adds a batch to the queue, or changes the options of a batch that is already in the queue.
- * @param head the options of a new batch
- * @param overrides the options to change if the batch is already in the queue; its other options are kept
- * @returns the batch's options
+ * Adds a batch to the queue, unless it is already there. Returns the options of the batch in the queue.
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway.
  */
-export async function addBatch(
-  query: Query,
-  { name, head }: QueuedBatch,
-  overrides: Partial<QueuedHead>,
-): Promise<QueuedHead> {
-  const values = [name, head.gateway, JSON.stringify(head), JSON.stringify(overrides)];
-  const [existing] = await query<{ gateway: string; head: string }>(insertBatch, values);
-  if (existing?.gateway === head.gateway) return parseHead(name, existing.head);
+export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<QueuedHead> {
+  const values = [name, head.gateway, JSON.stringify(head)];
+  const [queued] = await query<BatchEntry>(insertBatch, values);
+  const { gateway = '', head: text = '' } = queued ?? {};
+  if (isSameGateway(gateway, head.gateway)) return parseHead(name, text);
   throw new MgwError(
     'usage',
-    `A batch named ${name} is already enqueued for a different gateway. Use a different --name for this batch.`,
+    `A batch named ${name} is already enqueued for a different gateway, ${printableLine(gateway, 200)}. Use a different --name for this batch.`,
   );
 }
 
@@ -188,14 +183,14 @@ const isAvailable = `state = 'waiting' and (not_before is null or not_before <= 
 
 // A row is treated as available if this process claimed it in a statement whose response was lost.
 const selectBatches = `
-select name, head, case when not is_available then retry_ms end as retry_ms from (
-  select name, head, created_at,
+select name, gateway, head, case when not is_available then retry_ms end as retry_ms from (
+  select name, gateway, head, created_at,
     exists (
-      select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $2::bigint
-        and (queued.batch, queued.id) not in (select * from unnest($3::text[], $4::text[]))))) as is_available,
+      select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $1::bigint
+        and (queued.batch, queued.id) not in (select * from unnest($2::text[], $3::text[]))))) as is_available,
     (select extract(epoch from min(not_before) - clock_timestamp())::float * 1000 from {batch_rows} queued
       where queued.batch = name and state = 'waiting' and not_before > clock_timestamp()) as retry_ms
-  from {batches} where gateway = $1) batch
+  from {batches}) batch
 where is_available or retry_ms is not null
 order by created_at`;
 
@@ -254,8 +249,7 @@ const updateBatch = 'update {batches} set head = (head::jsonb || $2::jsonb)::tex
 
 const insertBatch = `
 insert into {batches} as queued (name, gateway, head) values ($1, $2, $3)
-on conflict (name) do update
-  set head = case when queued.gateway = $2 then (queued.head::jsonb || $4::jsonb)::text else queued.head end
+on conflict (name) do update set head = queued.head
 returning gateway, head`;
 
 // The final `select` does not see the inserted rows, so it returns only rows that existed before.

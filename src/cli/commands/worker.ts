@@ -19,9 +19,9 @@ import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { lastBudget } from './batch/known.ts';
-import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
 import {
+  defaultConcurrency,
   paceOf,
   resultsOption,
   rowOptionsOf,

@@ -4,6 +4,7 @@ import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
 import type { PlannedRow, RowState } from '../../batch/planned-row.ts';
 import { Tally, type RowEnd } from '../../batch/row-state.ts';
+import type { RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import { write } from '../io.ts';
 import { BatchDisplay, openResults, stateCounts, type Results } from './batch-display.ts';
@@ -23,7 +24,7 @@ export class WorkerReport implements WorkerWatcher {
   readonly #tally = new Tally();
   readonly #results: Results | undefined;
   readonly #healthFile: string | undefined;
-  readonly #strict: boolean;
+  readonly #options: RunBatchOptions;
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
   #differing = 0;
@@ -37,22 +38,27 @@ export class WorkerReport implements WorkerWatcher {
   private constructor(
     context: Context,
     results: Results | undefined,
-    { healthFile, strict = false }: { healthFile?: string; strict?: boolean },
+    { healthFile, ...options }: RunBatchOptions & { healthFile?: string },
   ) {
-    this.#strict = strict;
+    // A worker's own limit, but the limit of the whole batch in a suggested command.
+    this.#options = { ...options, concurrency: undefined };
     this.#context = context;
     this.#display = new BatchDisplay(context.displayOptions, this.#tally, () => '');
     this.#results = results;
     this.#healthFile = healthFile;
   }
 
-  /** Opens the `--results` file, and starts the display. @throws MgwError('local_io') if the file cannot be written. */
+  /**
+   * Opens the `--results` file, and starts the display.
+   * @param options the worker's options, which the suggested commands repeat
+   * @throws MgwError('local_io') if the file cannot be written.
+   */
   static async open(
     context: Context,
-    { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
+    options: RunBatchOptions & { healthFile?: string },
   ): Promise<WorkerReport> {
-    const file = await openResults(results, (text) => context.redact(text));
-    const report = new WorkerReport(context, file, { healthFile, strict });
+    const file = await openResults(options.results, (text) => context.redact(text));
+    const report = new WorkerReport(context, file, options);
     context.progress.showNotesOnly();
     await report.#display.start();
     return report;
@@ -70,7 +76,7 @@ export class WorkerReport implements WorkerWatcher {
 
   async ended({ name }: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void> {
     const { globals, io } = this.#context;
-    const report = new BatchReport(name, { strict: this.#strict }, globals);
+    const report = new BatchReport(name, this.#options, globals);
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
@@ -142,7 +148,7 @@ export class WorkerReport implements WorkerWatcher {
       this.#context.progress.note(
         `${counted(this.#differing, 'row')} with a file that differs from the request: mgw jobs ls --mismatched`,
       );
-    const hasSucceeded = this.#tally.isDone && !(this.#strict && this.#differing > 0);
+    const hasSucceeded = this.#tally.isDone && !(this.#options.strict && this.#differing > 0);
     const workerExitCode = hasSucceeded ? exitCodes.ok : exitCodes.partial;
     return {
       json: { worker: { rows, states: counts, files, given_back: this.#returned.size }, rows: this.#rows },

@@ -4,7 +4,7 @@ import {
   queueCounts,
   removeRows,
   requeueRows,
-  waitingRowsExcept,
+  rowsInState,
 } from '../../../src/batch/fleet/queued-row.ts';
 import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
@@ -31,12 +31,12 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   });
 
   async function enqueue(...ids: string[]): Promise<void> {
-    await addBatch(one.query, { name: 'clips', head }, {});
+    await addBatch(one.query, { name: 'clips', head });
     await addRows(one.query, 'clips', rows(...ids));
   }
 
   it('queued rows are added once, even if they are enqueued repeatedly, and are reported but not updated if they have changed', async () => {
-    await addBatch(one.query, { name: 'clips', head }, {});
+    await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
     const changed = { ...b, hash: 'another' } as NewRow;
@@ -51,7 +51,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
 
   it('waiting rows are removed from the queue, unless a worker claimed them after they were listed', async () => {
     await enqueue('kept', 'claimed', 'returned', 'removed');
-    const rows = await waitingRowsExcept(one.query, 'clips', ['kept']);
+    const rows = await rowsInState(one.query, 'clips', 'waiting', ['kept']);
     expect(rows.map(({ id }) => id)).toEqual(['claimed', 'returned', 'removed']);
     await place.query(`update mgw.batch_rows set state = 'taken' where id in ('claimed', 'returned')`);
     await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'returned'`);
@@ -64,7 +64,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   it('queued rows are refused if the batch name exists with a different gateway, and are assigned only to workers for their gateway', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
-    await expect(addBatch(one.query, other, {})).rejects.toMatchObject({ code: 'usage' });
+    await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
     expect(await new RowQueue(one).availableBatches('http://there')).toEqual([]);
     expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });

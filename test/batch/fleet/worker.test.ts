@@ -16,6 +16,7 @@ import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { stoppable } from '../../support/test-clock.ts';
 import { hurried, runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
+import { connect } from '../../mcp/client.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
@@ -194,6 +195,20 @@ describeFleet('in a fleet,', {}, (place) => {
     const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--remove-missing', '--json']);
     expect([code, json]).toMatchObject([0, { enqueued: 1, removed: 0 }]);
     expect(await rowsInQueue()).toBe('paid\twaiting\nnew\twaiting');
+  });
+
+  it('batch enqueue --again requeues a row whose job was removed, but no row that was paid for', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['paid', 'a paper boat'], ['removed', 'a paper hat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    await runHereAs(here, ['jobs', 'rm', '@clips/removed']);
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', 'clips', '--again', '--json']);
+    expect([code, json]).toMatchObject([0, { again: 1 }]);
+    expect(await rowsInQueue()).toBe('paid\tended\nremoved\twaiting');
+    rmSync(join(machines.shared, 'out', 'removed.mp4'));
+    expect((await work()).code).toBe(0);
+    expect([...gateway.charges.values()].sort()).toEqual([1, 2]);
   });
 
   it('two files can be enqueued under one name', async () => {
@@ -595,6 +610,38 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
   });
 
+  it('batch enqueue for a different gateway is refused, and changes neither the batch nor its budget', async () => {
+    const file = machines.manifest(1);
+    await runHereAs(here, ['batch', 'enqueue', file, '--budget', '15']);
+    const other = machines.machine();
+    other.env['MGW_BASE_URL'] = `${gateway.url}/other`;
+    const refused = await runHereAs(other, ['batch', 'enqueue', file, '--budget', '1000']);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining(gateway.url)]);
+    const { stderr } = await runHereAs(here, ['batch', 'enqueue', file]);
+    expect(stderr).toContain('budget 15,');
+    expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '15' });
+    expect((await runHereAs(other, ['batch', 'status', 'clips'])).stdout).toContain('1 waiting');
+  });
+
+  it('a batch is enqueued and run at the same gateway, even if its address is spelled differently', async () => {
+    const file = machines.manifest(2);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const other = machines.machine();
+    other.env['MGW_BASE_URL'] = gateway.url.replace('127.0.0.1', 'LOCALHOST');
+    writeFileSync(file, clips(['row-0', 'a paper boat'], ['row-1', 'prompt 1']));
+    const { code, json } = await runHereAs(other, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, replaced: 1 }]);
+    const args = ['worker', ...machines.output, ...quick];
+    expect((await runHereAs(other, args, '', systemClock)).code).toBe(0);
+    writeFileSync(file, clips(['row-0', 'a paper boat'], ['row-1', 'a paper hat']));
+    const retry = ['batch', 'retry', file, '--changed', ...machines.output, '--poll-interval', '10ms'];
+    expect((await runHereAs(other, retry)).code).toBe(0);
+    expect(await place.query(`select content from mgw.batch_rows where id = 'row-1'`)).toContain(
+      'a paper hat',
+    );
+    expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat', 'a paper hat', 'prompt 1']);
+  });
+
   it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
     const user = machines.machine();
     await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
@@ -650,20 +697,44 @@ describeFleet('in a fleet,', {}, (place) => {
     },
   );
 
-  it.each(['name', 'file'])(
-    'a run of an enqueued batch by its %s uses the --per-minute and --sidecar of the queue',
-    async (by) => {
+  // Whether the next submission must wait for a minute, and the number of slots.
+  const limits = `select next_turn > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.places) from mgw.paces`;
+
+  it.each(['run clips', 'run FILE', 'retry FILE --id row-0'])(
+    '`batch %s` for an enqueued batch uses the limits and the --sidecar of the queue',
+    async (command) => {
       const file = machines.manifest(1);
-      await runHereAs(here, ['batch', 'enqueue', file, '--per-minute', '1', '--sidecar']);
-      const argument = by === 'name' ? 'clips' : file;
-      const run = ['batch', 'run', argument, ...machines.output, '--poll-interval', '10ms'];
+      const options = ['--concurrency', '1', '--per-minute', '1', '--sidecar'];
+      await runHereAs(here, ['batch', 'enqueue', file, ...options]);
+      const words = command.split(' ').map((word) => (word === 'FILE' ? file : word));
+      const run = ['batch', ...words, ...machines.output, '--poll-interval', '10ms'];
       expect((await runHereAs(machines.machine(), run)).code).toBe(0);
-      // The next submission must wait for a minute.
-      const isDelayed = `select next_turn > clock_timestamp() + interval '10 seconds' from mgw.paces`;
-      expect(await place.query(isDelayed)).toBe('t');
+      expect(await place.query(limits)).toBe('t\t1');
       expect(existsSync(join(machines.shared, 'out', 'row-0.mp4.json'))).toBe(true);
     },
   );
+
+  it('an agent that runs an enqueued batch uses the limits of the queue, and updates a changed row there', async () => {
+    await runHereAs(here, [
+      'batch',
+      'enqueue',
+      machines.manifest(1),
+      '--concurrency',
+      '1',
+      '--per-minute',
+      '1',
+    ]);
+    const user = machines.machine();
+    await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    await runHereAs(user, ['config', 'set', 'poll_interval', '10ms']);
+    writeFileSync(join(user.cwd, 'clips.csv'), clips(['row-0', 'a paper hat']));
+    const agent = await connect('v1', user, ['mcp', '--budget', '5']);
+    const batch = { manifest: 'clips.csv', output: '{id}.{ext}' };
+    expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true });
+    await expect.poll(async () => (await agent.call('batch_status', batch))['pending']).toBe(undefined);
+    expect(await place.query(limits)).toBe('t\t1');
+    expect(await place.query('select content from mgw.batch_rows')).toContain('a paper hat');
+  });
 
   it('batch plan of an enqueued batch by its name does not report a different file', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
@@ -810,7 +881,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(code).toBe(11);
     expect(json['worker']).toMatchObject({ rows: 2, states: { done: 1, failed: 1 }, files: 1 });
     expect(stderr).toContain('clips/row-1 failed');
-    expect(stderr).toContain('mgw batch retry clips --id row-1');
+    expect(stderr).toMatch(/mgw batch retry clips -o '\S+' --results \S+ --id row-1\n/);
     expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
     expect(readFileSync(results, 'utf8').split('\n')).toHaveLength(3);
     const retried = await runHereAs(here, [

@@ -7,7 +7,8 @@ import { WorkerReport } from '../../../src/cli/output/worker-report.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { MgwError } from '../../../src/errors.ts';
 
-const io = { stdout: new PassThrough(), stderr: new PassThrough(), env: {} };
+const stderr = new PassThrough();
+const io = { stdout: new PassThrough(), stderr, env: {} };
 const context = {
   io,
   displayOptions: { ...io, quiet: false, color: false, clock: systemClock },
@@ -42,4 +43,16 @@ it("a worker's report counts a row once even if the worker returned the row and 
     { worker: { rows: 1, states: { done: 1, new: 0 }, given_back: 0 } },
   ]);
   await report.close();
+});
+
+it("a worker's report suggests a command with the worker's output and options, but not with its own --concurrency", async () => {
+  const options = { output: 'out/{name}/{id}.{ext}', strict: true, mark: true, concurrency: 3 };
+  const report = await WorkerReport.open(context, options);
+  const error = new MgwError('task_failed', 'The generation failed.', { charged: 'yes' });
+  report.began(batch, planned);
+  await report.ended(batch, { planned, files: [], isPaid: true, error }, 'failed', false);
+  await report.close();
+  expect(String(stderr.read())).toContain(
+    "→ mgw batch retry clips -o 'out/{name}/{id}.{ext}' --strict --mark --id a\n",
+  );
 });

@@ -4,10 +4,9 @@ import { type Query, type FleetState, fleetStateOf } from '../../../batch/fleet/
 import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
-import { defaultConcurrency } from './run.ts';
 import { lastBudget, type NamedBatch, openNamed, rememberBudget, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addBatchOptions, flagsAsTyped, type RunBatchOptions } from './options.ts';
+import { addBatchOptions, defaultConcurrency, flagsAsTyped, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
@@ -52,7 +51,12 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(new Option('--again', 'requeue rows that are quarantined, or ended unpaid or unsaved'))
+    .addOption(
+      new Option(
+        '--again',
+        'requeue rows that are quarantined, ended unpaid or unsaved, or whose job was removed',
+      ),
+    )
     .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
@@ -70,7 +74,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('--remove-missing cannot be combined with --again, which does not read the file.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
-  if (options.again) return requeue(context, query, batch.name, options);
+  if (options.again) return requeueBatch(context, query, batch.name, options);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -85,20 +89,25 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   await reportProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad)
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
-  await rememberOptions(context, batch, opened.options);
+  const { addBatch, changeBatch } = await import('../../../batch/fleet/row-queue.ts');
   const { removeMissing: removesMissing = false } = options;
-  const heads = await headsOf(context, options, opened);
+  const { head, overrides } = await headsOf(context, options, opened);
+  // Throws if the batch is enqueued for a different gateway. Until then, nothing may be recorded for it.
+  const queuedHead = await addBatch(query, { name: batch.name, head });
+  await rememberOptions(context, batch, opened.options);
   await rememberBudget(context, batch.name, options);
-  const enqueued = await enqueue(batch, { ...heads, ids, removesMissing }, deps, query);
+  await changeBatch(query, batch.name, overrides);
+  const enqueued = await enqueue(batch, { ids, removesMissing }, deps, query);
   noteChanged(context, file, opened.options, batch, enqueued);
   noteMissing(context, file, batch, enqueued, options);
-  return outcomeOf(context, opened, enqueued);
+  return outcomeOf(context, opened, enqueued, { ...queuedHead, ...overrides });
 }
 
 function outcomeOf(
   context: Context,
   { batch, isRerun }: NamedBatch<EnqueueOptions>,
-  { plan, head: { concurrency, budget }, added, replaced, changed, missing, removed }: Enqueued,
+  { plan, added, replaced, changed, missing, removed }: Enqueued,
+  { concurrency, budget }: QueuedHead,
 ): Outcome {
   const queuedBefore = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
@@ -131,17 +140,17 @@ function outcomeOf(
   };
 }
 
-async function requeue(
+async function requeueBatch(
   context: Context,
   query: Query,
   name: string,
   options: EnqueueOptions,
 ): Promise<Outcome> {
-  const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
+  const { requeue } = await import('../../../batch/fleet/enqueue.ts');
   const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
   await rememberBudget(context, name, options);
   await changeBatch(query, name, typedHead(options));
-  const requeued = await requeueRows(query, name);
+  const requeued = await requeue(query, name, { ledger: await context.ledger() });
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
   return { json: { batch: { name }, again: requeued } };
 }

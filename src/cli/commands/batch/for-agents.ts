@@ -30,10 +30,10 @@ import type { BatchRequest, CheckBatch, Root, RowInDoubt } from '../../../mcp/to
 import { isObjectUrl, isUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, invalidRowsError, rowView } from '../../output/plan.ts';
-import { defaultConcurrency } from './run.ts';
+import { queueUpdaterOf } from './run.ts';
 import { lastBudget, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
+import { type BatchOptions, flagsAsTyped, runOptionsOf } from './options.ts';
 
 /** The maximum number of rows in an answer. An agent reads the whole answer, so the answer must be short. */
 const maxRows = 200;
@@ -224,24 +224,20 @@ async function runChecked(
   { listing, hashes, job: jobDeps, budget }: CheckedRun,
   onError: (id: string, error: MgwError) => void,
 ): Promise<MgwError | undefined> {
-  const { concurrency } = batch.manifest.head;
   const plan = onlyChecked(await planDepsOf(context, batch, undefined, listing), hashes);
   const deps = { plan, job: await withBudget(jobDeps, 'batch', batch.name, budget) };
   const ready = await readyRun(batch, deps, everyRow, () => undefined);
   if (ready.plan.bad > 0) return invalidRowsError(ready.plan);
-  const rows = await rowOptionsOf(context, { force: false, sidecar: false });
-  const pace = await paceOf(context, batch.name, {
-    concurrency: Number(concurrency ?? defaultConcurrency),
-    perMinute: undefined,
-    onLimit: () => undefined,
-  });
-  const options = { ...rows, pace, isOfAgent: true };
+  const beforeRow = await queueUpdaterOf(batch.name, plan, () => undefined);
+  const rows = await runOptionsOf(context, batch, { sidecar: false }, () => undefined);
+  const options = { ...rows, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,
     skipped: () => undefined,
     bad: ({ id }: { id: string }, error: MgwError) => onError(id, error),
     note: () => undefined,
+    beforeRow,
     ended: ({ planned, error }: RowEnd) => {
       if (error !== undefined) onError(planned.id, error);
       return Promise.resolve();
@@ -250,7 +246,7 @@ async function runChecked(
   try {
     return await runBatch(batch, ready, everyRow, deps, options, watcher);
   } finally {
-    await pace.close();
+    await rows.pace.close();
   }
 }
 

@@ -2,8 +2,9 @@ import { type Command, Option } from 'commander';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { type Format, formatNames } from '../../../batch/manifest/manifest.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
+import type { Batch } from '../../../batch/plan.ts';
 import type { RunOptions } from '../../../batch/row-runner.ts';
-import { isUrl, tildeProblem } from '../../../store-url.ts';
+import { isObjectUrl, isUrl, tildeProblem } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import {
   budgetOptions,
@@ -135,6 +136,33 @@ export async function rowOptionsOf(
 ): Promise<Omit<RunOptions, 'pace'>> {
   const { timeoutMs } = await context.settings();
   return { ...rowOptions, timeoutMs: timeoutMs.value };
+}
+
+/** The default maximum number of tasks in progress. */
+export const defaultConcurrency = 4;
+
+/**
+ * Returns the options for running the rows of a batch. Options that are not given default to those of the queue, because
+ * they apply to all machines, and then to those of the file.
+ * @throws MgwError('unreachable') if a shared ledger does not respond.
+ */
+export async function runOptionsOf(
+  context: Context,
+  { name, place, force, manifest: { head } }: Batch,
+  options: Pick<RunBatchOptions, 'concurrency' | 'perMinute' | 'sidecar' | 'mark'>,
+  onLimit: PaceOptions['onLimit'],
+): Promise<RunOptions> {
+  const fleet = fleetStateOf(await context.ledger());
+  const queue = fleet && (await import('../../../batch/fleet/queued-row.ts'));
+  const queued = fleet && (await queue?.queuedHeadOf(fleet.query, name));
+  const {
+    concurrency = queued?.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
+    perMinute = queued?.perMinute,
+    sidecar = queued?.sidecar === true && !isObjectUrl(place.folder),
+    mark,
+  } = options;
+  const rows = await rowOptionsOf(context, { force, sidecar, mark });
+  return { ...rows, pace: await paceOf(context, name, { concurrency, perMinute, onLimit }) };
 }
 
 /** Returns the flags of a command that repeats the run with the same options. */

@@ -5,13 +5,12 @@ import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
-import type { Batch, Plan, PlanDeps } from '../../../batch/plan.ts';
-import type { Ledger } from '../../../ledger/ledger.ts';
+import type { Plan, PlanDeps } from '../../../batch/plan.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
 import { type NamedBatch, openNamed, rememberBudget, rememberOptions, withLastBudget } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addRunOptions, flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
+import { addRunOptions, flagsAsTyped, type RunBatchOptions, runOptionsOf } from './options.ts';
 import type { Context } from '../../context.ts';
 import { isOneOutput, write } from '../../io.ts';
 import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
@@ -26,7 +25,6 @@ import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import { sameFileName } from '../../../jobs/output.ts';
 import { listOf, printableLine } from '../../../printable.ts';
 import { currencyOf } from '../../../flows/prices.ts';
-import { isObjectUrl } from '../../../store-url.ts';
 
 const examples = `
 Examples:
@@ -43,9 +41,6 @@ export function registerRunBatch(command: Command, run: Run): void {
     .action((file: string) => run(command, (context) => execute(context, file, command.opts(), everyRow)));
 }
 
-/** The default maximum number of tasks in progress. */
-export const defaultConcurrency = 4;
-
 /**
  * Plans a batch, and runs the rows that a command selects.
  * @param selection the flags with which `batch retry` selects the rows; absent for `batch run`
@@ -61,8 +56,8 @@ export async function execute(
 ): Promise<Outcome> {
   const opened = await openNamed(context, nameOrFile, typedOptions);
   const { file, batch, isQueued } = opened;
-  const options = await withQueuedOptions(context, batch, await withLastBudget(context, opened));
-  const { budget = batch.manifest.head.budget, sidecar = false, mark } = options;
+  const options = await withLastBudget(context, opened);
+  const { budget = batch.manifest.head.budget } = options;
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
@@ -93,16 +88,14 @@ export async function execute(
   if (chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, file, display, report, { results, signals: deps.signals });
-    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
-    const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
-    const pace = await paceOf(context, batch.name, {
-      concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
-      perMinute: options.perMinute,
-      onLimit: (limit) => display.note(`The gateway limits parallel tasks: at most ${limit} from now on.`),
-    });
-    const runOptions = { ...rows, pace, nextRetry: choice.nextRetry };
+    const note = (text: string): void => display.note(context.redact(text));
+    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(batch.name, plan, note);
+    const rows = await runOptionsOf(context, batch, options, (limit) =>
+      note(`The gateway limits parallel tasks: at most ${limit} from now on.`),
+    );
+    const runOptions = { ...rows, nextRetry: choice.nextRetry };
     const stopError = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
-      () => pace.close(),
+      () => rows.pace.close(),
     );
     display.stop();
     const exitCode = exitCodeOfRun(ready.tally, deps.signals.soft, stopError);
@@ -133,24 +126,6 @@ async function openResultsFor(
   });
 }
 
-// Options that the command line does not set default to those of the queue, because they apply to all machines.
-async function withQueuedOptions(
-  context: Context,
-  { name, place }: Batch,
-  options: RunBatchOptions,
-): Promise<RunBatchOptions> {
-  const fleet = fleetStateOf(await context.ledger());
-  if (fleet === undefined) return options;
-  const { queuedHeadOf } = await import('../../../batch/fleet/queued-row.ts');
-  const head = await queuedHeadOf(fleet.query, name);
-  if (head === undefined) return options;
-  return {
-    ...options,
-    perMinute: options.perMinute ?? head.perMinute,
-    sidecar: options.sidecar ?? (isObjectUrl(place.folder) ? undefined : head.sidecar),
-  };
-}
-
 async function rememberRun(
   context: Context,
   { batch, options, isQueued }: NamedBatch<RunBatchOptions>,
@@ -160,17 +135,16 @@ async function rememberRun(
   if (!isQueued) await rememberOptions(context, batch, options);
 }
 
-async function queueUpdaterOf(
-  context: Context,
-  display: BatchDisplay,
-  ledger: Ledger,
+/** Returns the `beforeRow` of a run of a batch's file; see {@link queueUpdater}. */
+export async function queueUpdaterOf(
   name: string,
   deps: PlanDeps,
+  note: (text: string) => void,
 ): Promise<BatchWatcher['beforeRow']> {
-  const fleet = fleetStateOf(ledger);
+  const fleet = fleetStateOf(deps.ledger);
   if (fleet === undefined) return undefined;
   const { queueUpdater } = await import('../../../batch/fleet/enqueue.ts');
-  return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
+  return queueUpdater(name, deps, fleet.query, note);
 }
 
 function commandAsTyped(file: string, options: RunBatchOptions, selection?: readonly string[]): string[] {
