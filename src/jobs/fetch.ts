@@ -171,7 +171,9 @@ async function saveAll(
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
   const requested = requestedCount(job, protocol);
-  const paths = pathsAt(target.path, observation.results.length, requested);
+  // A later response may list fewer results than the first one. The missing results were paid for too.
+  const count = Math.max(observation.results.length, job.record.results ?? 0);
+  const paths = pathsAt(target.path, count, requested);
   if (paths.length < requested)
     deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
   const isNumbered = Math.max(paths.length, requested) > 1;

@@ -1,10 +1,12 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import { fetchResults } from '../../src/jobs/fetch.ts';
-import type { JobFile } from '../../src/job.ts';
+import type { JobEvent } from '../../src/job.ts';
+import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
+import type { Protocol } from '../../src/protocols/protocol.ts';
 import { jobWith } from '../flows/flow-deps.ts';
 import { film } from '../support/film.ts';
 import { type Answer, freshFolder, type HttpServer, httpServer, says, sendJson } from '../support/servers.ts';
@@ -21,9 +23,9 @@ const redirect = (location: string): Answer => says('', 302, { location });
 
 interface Ran {
   server: HttpServer;
-  files: JobFile[];
   error?: MgwError;
-  saved: boolean;
+  /** The names of the published files. */
+  saved: string[];
 }
 
 /**
@@ -38,19 +40,28 @@ async function fetched(content: Answer, ...urls: Answer[]): Promise<Ran> {
       (remaining.length > 1 ? remaining.shift() : remaining[0])?.(seen, response);
     else sendJson(response, { task_id: 'task_1', status: 'completed', url: `${server.url}/video` });
   });
+  const job = [{ type: 'accepted', handle: 'task_1' }] as const;
+  return { server, ...(await fetchFrom(server, c, job)) };
+}
+
+async function fetchFrom(
+  server: HttpServer,
+  protocol: Protocol,
+  events: readonly JobEvent[],
+): Promise<Omit<Ran, 'server'>> {
   const state = freshFolder();
   const deps = { ...(await depsFor(server.url, state)), clock: new TestClock() };
-  const job = await jobWith(deps.ledger, 'c', { type: 'accepted', handle: 'task_1' });
+  const job = await jobWith(deps.ledger, protocol.name, ...events);
   const path = join(state, 'boat.mp4');
-  const outcome = await fetchResults(job, c, deps, {
+  const outcome = await fetchResults(job, protocol, deps, {
     ...{ target: { kind: 'file', path }, force: false, key, trustedOrigins: [] },
     ...{ deadline: { remainingMs: () => 60_000 }, intervalMs: 10, atOnce: true },
     toStdout: () => Promise.resolve(),
   }).catch((error: unknown) => error);
-  const saved = existsSync(path) && readFileSync(path).equals(video);
-  if (Array.isArray(outcome)) return { server, files: outcome as JobFile[], saved };
+  const saved = readdirSync(state).filter((name) => name.endsWith('.mp4'));
+  if (Array.isArray(outcome)) return { saved };
   if (!(outcome instanceof MgwError)) throw outcome;
-  return { server, files: [], error: outcome, saved };
+  return { error: outcome, saved };
 }
 
 describe("a result's second source", () => {
@@ -66,14 +77,13 @@ describe("a result's second source", () => {
     ['a redirect to a private network', redirect('http://169.254.169.254/video')],
     ['a redirect loop', redirect('/v1/videos/task_1/content')],
   ])('is used if the first source returns %s', async (_, content) => {
-    const { saved, files, error } = await fetched(content, sendsVideo);
+    const { saved, error } = await fetched(content, sendsVideo);
     expect(error).toBeUndefined();
-    expect(saved).toBe(true);
-    expect(files).toMatchObject([{ bytes: video.length }]);
+    expect(saved).toEqual(['boat.mp4']);
   });
 
   it('is used with a new URL if its first URL has expired and the first source returns HTML', async () => {
-    expect(await fetched(html, expired, sendsVideo)).toMatchObject({ saved: true });
+    expect(await fetched(html, expired, sendsVideo)).toMatchObject({ saved: ['boat.mp4'] });
   });
 
   it('does not hide the error of the first source if every URL of the second source has expired', async () => {
@@ -82,4 +92,23 @@ describe("a result's second source", () => {
     expect(error?.message).toContain('try later');
     expect(server.requests.filter(({ path }) => path === '/video')).toHaveLength(4);
   });
+});
+
+it('a result that a later response no longer lists leads to exit 9, and the others are saved', async () => {
+  const name = 'models/vendor-h3/operations/1';
+  const server = await httpServer((seen, response) => {
+    if (seen.path === '/video') {
+      sendsVideo(seen, response);
+      return;
+    }
+    const generatedSamples = [{ video: { uri: `${server.url}/video` } }];
+    sendJson(response, { name, done: true, response: { generateVideoResponse: { generatedSamples } } });
+  });
+  const { error, saved } = await fetchFrom(server, a, [
+    { type: 'accepted', handle: name },
+    { type: 'finished', state: 'succeeded', native_status: '', results: 2 },
+  ]);
+  expect(error).toMatchObject({ exitCode: 9, charged: 'yes', retry: 'resume' });
+  expect(error?.message).toMatch(/^1 of 2 files are saved.*no URL for file 2/);
+  expect(saved).toEqual(['boat-1.mp4']);
 });
