@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { exitCodes, MgwError, usageError, localError } from '../errors.ts';
+import { MgwError, usageError, localError } from '../errors.ts';
 import { speedometer } from '../http/download.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput } from '../files/publish.ts';
@@ -13,7 +13,7 @@ import { isObject } from '../json.ts';
 import { isFolder } from '../files/make-folder.ts';
 import { videoCount, type Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './order.ts';
-import { fetchCommand } from './errors.ts';
+import { fetchCommand, isLoss } from './errors.ts';
 import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
@@ -171,7 +171,9 @@ async function saveAll(
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
   const requested = requestedCount(job, protocol);
-  const paths = pathsAt(target.path, observation.results.length, requested);
+  // A later response may list fewer results than the first one. The missing results were paid for too.
+  const count = Math.max(observation.results.length, job.record.results ?? 0);
+  const paths = pathsAt(target.path, count, requested);
   if (paths.length < requested)
     deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
   const isNumbered = Math.max(paths.length, requested) > 1;
@@ -190,12 +192,6 @@ async function saveAll(
   const [firstLoss] = losses;
   if (firstLoss !== undefined) throw withCount(firstLoss, paths.length - losses.length, paths.length);
   return files;
-}
-
-/** Whether an error affects only one file, so the other files are still fetched. A full disk affects all of them. */
-export function isLoss(error: unknown): error is MgwError {
-  const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
-  return error instanceof MgwError && lossExitCodes.includes(error.exitCode);
 }
 
 function withCount(error: MgwError, saved: number, count: number): MgwError {

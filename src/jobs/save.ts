@@ -9,7 +9,7 @@ import { checkFree, publish } from '../files/publish.ts';
 import { isIntact, type SealedFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
-import { fetchCommand, interruptedError, pendingError, showCommand } from './errors.ts';
+import { fetchCommand, interruptedError, isLoss, pendingError, showCommand } from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isSameOutput } from './output.ts';
@@ -142,9 +142,9 @@ async function obtainResult(
 ): Promise<DownloadedResult> {
   let sources = firstSources;
   for (let rounds = 0, refreshes = 0; ; rounds += 1) {
-    const outcome = await trySources(sources, work);
+    const outcome = await trySources(sources, refreshes < maxRefreshes, work);
     if (outcome.kind === 'done') return outcome;
-    if (outcome.kind === 'broken') throw corruptError(work.job, outcome.failure.message);
+    if (outcome.kind === 'broken') throw outcome.error;
     if (outcome.kind === 'refused') throw untrustedSiteError(outcome, work.job);
     if (outcome.kind === 'expired' && refreshes >= maxRefreshes) throw goneError(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
@@ -154,12 +154,13 @@ async function obtainResult(
   }
 }
 
-/** The outcome of one source. `broken`: the media in the response are invalid, and another attempt cannot help. */
-type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
+/** The outcome of one source. `broken`: the source failed, and another attempt cannot help. */
+type Outcome = DownloadOutcome | { kind: 'broken'; error: MgwError };
 type FailedOutcome = Exclude<Outcome, { kind: 'done' }>;
 
-// Tries a result's sources in order. If all fail, "not ready" takes precedence over "expired".
-async function trySources(sources: readonly Source[], work: Work): Promise<Outcome> {
+// Tries a result's sources in order. If all fail, "not ready" takes precedence over "expired". An error of another
+// source takes precedence over "expired" only if no new URL can be requested.
+async function trySources(sources: readonly Source[], canRefresh: boolean, work: Work): Promise<Outcome> {
   const failures: FailedOutcome[] = [];
   for (const source of sources) {
     const outcome =
@@ -167,7 +168,8 @@ async function trySources(sources: readonly Source[], work: Work): Promise<Outco
     if (outcome.kind === 'done') return outcome;
     failures.push(outcome);
   }
-  const priority = ['not-ready', 'refused', 'expired', 'broken'] as const;
+  const lastKinds = canRefresh ? (['expired', 'broken'] as const) : (['broken', 'expired'] as const);
+  const priority = ['not-ready', 'refused', ...lastKinds] as const;
   const reported = priority
     .map((kind) => failures.find((each) => each.kind === kind))
     .find((each) => each !== undefined);
@@ -179,11 +181,11 @@ async function trySources(sources: readonly Source[], work: Work): Promise<Outco
   );
 }
 
-function inlineFile(index: number, { watched, options }: Work): Outcome {
+function inlineFile(index: number, { job, watched, options }: Work): Outcome {
   const file = options.inline.file(index);
   const broken = (reason: string): Outcome => ({
     kind: 'broken',
-    failure: { code: 'result_corrupt', message: `the video inside the response is ${reason}` },
+    error: corruptError(job, `the video inside the response is ${reason}`),
   });
   const fault = watched.spooled[index]?.fault;
   if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);
@@ -198,7 +200,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
 function downloadFrom(
   source: Exclude<Source, { kind: 'inline' }>,
   { job, protocol, deps, options, output }: Work,
-): Promise<DownloadOutcome> {
+): Promise<Outcome> {
   const { baseUrl, downloadConnections, trace } = deps.client;
   const key = source.kind === 'url' ? source.key : 'own-site';
   return download({ url: addressOf(source, baseUrl), key }, output, {
@@ -218,8 +220,11 @@ function downloadFrom(
     notReady: (reply) => protocol.notReady(reply),
     onProgress: options.onProgress,
     note: deps.note,
-  }).catch((error: unknown) => {
-    throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : withNext(error, job);
+  }).catch((thrown: unknown) => {
+    if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
+    const error = withNext(thrown, job);
+    if (isLoss(error)) return { kind: 'broken', error };
+    throw error;
   });
 }
 

@@ -35,8 +35,8 @@ export function readModels(
   reply: Reply,
 ): { models: Model[]; nextPage?: string | undefined } | { failure: Failure } {
   if (reply.status < 200 || reply.status > 299) return { failure: statusFailure(reply) };
-  if (!reply.complete) return { failure: cutFailure(reply) };
   const body = bodyOf(reply);
+  if (body === undefined && !reply.complete) return { failure: cutFailure(reply) };
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
   if (entries === undefined) return { failure: unreadableFailure(reply) };

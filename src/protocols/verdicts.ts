@@ -113,6 +113,16 @@ export function unreadable(reply: Reply, what: string): Failure {
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
+/**
+ * Judges a 2xx response to a submission that contains no handle in its field. Keeps an id found elsewhere in it, unless
+ * the id is the end of the text, where it may be incomplete.
+ */
+export function judgeUnreadableSubmission(reply: Reply, what: string, sent: Json): SubmitVerdict {
+  const text = reply.text.replace(/[\w./-]+$/, '');
+  const doubt = doubtOf({ ...reply, text }, { ...readFailure(reply), code: 'bad_reply' }, sent);
+  return doubt ?? { kind: 'unknown', failure: unreadable(reply, what) };
+}
+
 // The paths of a task's id, best first. In a wrapped task `data.id` is a row number, so `data.task_id` comes first.
 const idPaths = [
   'task_id',
@@ -181,8 +191,8 @@ export function actionTaskIdIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * Returns the verdict `unknown` if an error response contains a task's id, because the task may exist (design 5).
- * Returns undefined if the response contains no task's id.
+ * Returns the verdict `unknown` if a response that is not an acceptance contains a task's id, because the task may
+ * exist (design 5). Returns undefined if the response contains no task's id.
  * @param sent the body of the request, whose ids a refusal may quote
  */
 export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerdict | undefined {
@@ -192,7 +202,7 @@ export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerd
   return { kind: 'unknown', failure: { ...failure, message }, handle };
 }
 
-// Finds a task's id in an error response. The response's fields take precedence over its text, which may quote the
+// Finds a task's id in a response that is not an acceptance. The response's fields take precedence over its text, which may quote the
 // request.
 function strayTaskIdIn(reply: Reply, sent: Json | undefined): string | undefined {
   const json = bodyOf(reply);

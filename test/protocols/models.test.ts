@@ -297,3 +297,10 @@ test('a deeply nested model list does not exhaust the stack', async () => {
     { id: 'x', protocols: [] },
   ]);
 });
+
+test('a model list counts if it is valid JSON, even if its length was wrong', () => {
+  const text = JSON.stringify({ data: [{ id: 'one' }] });
+  const reply = { status: 200, headers: {}, text, complete: false };
+  expect(readModels(reply)).toMatchObject({ models: [{ id: 'one' }] });
+  expect(readModels({ ...reply, text: text.slice(0, -1) })).toMatchObject({ failure: { code: 'bad_reply' } });
+});

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
+import { a } from '../../src/protocols/a/protocol.ts';
+import { b } from '../../src/protocols/b/protocol.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
 import { judgeFailedQuery, judgeFailedSubmission, unreadable } from '../../src/protocols/verdicts.ts';
 
 function reply(status: number, message = '', more: Partial<Reply> = {}): Reply {
@@ -254,5 +257,48 @@ describe('the error for an unreadable response', () => {
     expect(long.message).toBe(`no task id in the response: ${'x'.repeat(200)}`);
     const page = unreadable(reply(200, '', { text: '<!DOCTYPE html><p>Hi' }), 'task id');
     expect(page.message).toMatch(/<!DOCTYPE html><p>Hi \(a web page: check the base URL\)$/);
+  });
+});
+
+describe('a task id in a 2xx response to a submission, but not in its field,', () => {
+  const made = { task_id: '424010985738629', base_resp: { status_msg: 'rate limit' } };
+  const long = 'task_abcdefgh12345678abcdefgh12345678';
+
+  it.each<[string, unknown, string]>([
+    ['a sentence', { message: `Task ${long} was submitted` }, long],
+    ['a nested member', { result: { data: { task_id: made.task_id } } }, made.task_id],
+    [
+      'an operation in another member',
+      { operation: { name: 'models/m/operations/op' } },
+      'models/m/operations/op',
+    ],
+    [
+      'a Protocol B response with another member',
+      { Response: { Data: { TaskId: '251-Video-1c' } } },
+      '251-Video-1c',
+    ],
+    ['an event stream', `data: ${JSON.stringify(made)}\n\n`, made.task_id],
+  ])('is kept: %s', (_, body, handle) => {
+    for (const protocol of [a, b, c]) {
+      const verdict = protocol.readSubmission(saying(200, body), {});
+      if (verdict.kind !== 'accepted') expect(verdict).toMatchObject({ kind: 'unknown', handle });
+      else expect(verdict.handle).toBe(handle);
+    }
+  });
+
+  it('is kept from the Location header', () => {
+    const answer = reply(202, '', { headers: { location: `/v1/videos/${long}` } });
+    for (const protocol of [a, b, c])
+      expect(protocol.readSubmission(answer, {})).toMatchObject({ kind: 'unknown', handle: long });
+  });
+
+  const anything = expect.anything() as unknown;
+  it('is not kept if it may be incomplete, because the response ends with it', () => {
+    for (const text of ['data: {"task_id":"task_12345678', '{"name":"models/m/operations/op-1'])
+      for (const protocol of [a, b, c])
+        expect(protocol.readSubmission(saying(200, text), {})).toEqual({
+          kind: 'unknown',
+          failure: anything,
+        });
   });
 });

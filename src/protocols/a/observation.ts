@@ -26,12 +26,13 @@ const typePaths = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
 type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
 /**
- * Reads the response to a status query (specification 2.2, 3.1). A truncated response proves nothing about the task.
+ * Reads the response to a status query (specification 2.2, 3.1). A truncated response is not valid JSON, so it proves
+ * nothing about the task. A valid one counts even if its length was wrong.
  */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);
-  if (!reply.complete || !isObject(body)) return inconclusive(reply, 'operation');
+  if (!isObject(body)) return inconclusive(reply, 'operation');
   if (['name', 'done', 'response'].some((member) => body[member] !== undefined))
     return observe(reply, body, handle);
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);

@@ -12,7 +12,7 @@ import { flags, isRelativePath } from './flags.ts';
 import { inlineMedia, readQuery, isError, messageOf } from './observation.ts';
 import { MgwError, usageError } from '../../errors.ts';
 import { bodyOf } from '../../http/failures.ts';
-import { isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import { isSuccess, judgeFailedSubmission, judgeUnreadableSubmission } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
 /**
@@ -113,7 +113,7 @@ function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
-  if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
+  if (handle === undefined) return judgeUnreadableSubmission(reply, 'operation name', body);
   return { kind: 'accepted', handle, warning: warningsIn(handle, answer, textAt(body, 'model')) };
 }
 

@@ -16,7 +16,13 @@ import { readQuery, callError, readCallError } from './observation.ts';
 import { usageError, MgwError } from '../../errors.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 import { bodyOf } from '../../http/failures.ts';
-import { actionTaskIdIn, doubtOf, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import {
+  actionTaskIdIn,
+  doubtOf,
+  isSuccess,
+  judgeFailedSubmission,
+  judgeUnreadableSubmission,
+} from '../verdicts.ts';
 
 /** Protocol B, the cloud-action style at the root path (specification 2.3, 2.4, 3.2, 4.2). */
 export const b: Protocol = {
@@ -174,11 +180,10 @@ function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   const handle = actionTaskIdIn(body);
   const error = callError(body);
   if (handle !== undefined) return { kind: 'accepted', handle, warning: errorWarning(reply, error) };
-  if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
+  if (error === undefined) return judgeUnreadableSubmission(reply, 'task id', sent);
   const { outcome, failure } = readCallError(reply, error);
-  const isCertain = reply.complete && json !== undefined;
-  if (!isCertain || outcome === 'unlisted') return { kind: 'unknown', failure };
-  return doubtOf(reply, failure, sent) ?? { kind: outcome, failure };
+  const isCertain = reply.complete && json !== undefined && outcome !== 'unlisted';
+  return doubtOf(reply, failure, sent) ?? { kind: isCertain ? outcome : 'unknown', failure };
 }
 
 function errorWarning(reply: Reply, error: Json | undefined): string | undefined {

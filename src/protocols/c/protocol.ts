@@ -15,7 +15,13 @@ import { complete, convertedResolution, needsListing, official, selfHosted, fami
 import { notReady, readQuery } from './observation.ts';
 import { MgwError, usageError } from '../../errors.ts';
 import { messageIn, readFailure } from '../../http/failures.ts';
-import { doubtOf, taskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import {
+  doubtOf,
+  taskIdIn,
+  isSuccess,
+  judgeFailedSubmission,
+  judgeUnreadableSubmission,
+} from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 import { reportsError, stateOf, taskIn, type ReportedTask } from './dialects.ts';
 
@@ -205,7 +211,7 @@ function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
       warning: acceptanceWarning(body, isError, isCut),
     };
   if (!isError || isCut || !reply.complete || isCreated(task))
-    return { kind: 'unknown', failure: unreadable(reply, 'task id') };
+    return judgeUnreadableSubmission(reply, 'task id', sent);
   const failure = readFailure(reply);
   return doubtOf(reply, failure, sent) ?? judgeReportedError(failure);
 }

@@ -315,8 +315,15 @@ describe('a response that proves no state of the operation', () => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('is polled again if it is a success that was truncated', () => {
-    expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
+  test('is polled again if it is a success that was truncated at any byte', () => {
+    const text = JSON.stringify(finished([{ video: { uri: 'https://files.example/1' } }]));
+    for (let end = 0; end < text.length; end += 1)
+      expect(failed(text.slice(0, end), 200, false).kind).toBe('again');
+  });
+
+  test('is a success if it is valid JSON, even if its length was wrong', () => {
+    const body = finished([{ video: { uri: 'https://files.example/1' } }]);
+    expect(failed(body, 200, false)).toEqual(failed(body, 200));
   });
 
   test('never means that a download is not ready', () => {
