@@ -308,6 +308,8 @@ describe('the library: an option of the wrong type', () => {
     [{ trustedOrigins: [5] }, 'trustedOrigins must be an array of strings'],
     [{ retries: '5' }, 'retries must be a number'],
     [{ onNote: 'print' }, 'onNote must be a function'],
+    [{ stateDir: '' }, 'stateDir must be a path'],
+    [{ configDir: '' }, 'configDir must be a path'],
   ])('is refused when a client is created: %j', (options, message) => {
     expect(() => createClient(options)).toThrow(message);
   });
@@ -519,6 +521,19 @@ describe('the library: settings', () => {
     const job = await client.wait('task_77', { protocol: 'c' });
     expect(job).toMatchObject({ handle: 'task_77', state: 'succeeded' });
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
+  });
+
+  it('are those at the creation of the client, even if the program then changes them', async () => {
+    const [folder, back] = [freshFolder(), process.cwd()];
+    const options = { env: { ...user.env }, stateDir: 'one', trustedOrigins: ['https://one.example'] };
+    process.chdir(folder);
+    const client = clientOf(options);
+    process.chdir(back);
+    Object.assign(options, { stateDir: freshFolder() });
+    options.env['MGW_BASE_URL'] = 'http://127.0.0.1:9';
+    options.trustedOrigins[0] = 'not an origin';
+    expect((await client.submit(boat)).resumed).toBe(false);
+    expect(existsSync(join(folder, 'one', 'jobs'))).toBe(true);
   });
 
   it('can select the sandbox, and the sandbox makes a video offline and lists its models', async () => {
