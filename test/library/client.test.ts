@@ -198,6 +198,21 @@ describe('the library: a payment', () => {
     );
   });
 
+  it('is read with the options as they were when the call was made, even if the program then changes them', async () => {
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    const output = join(freshFolder(), 'boat.mp4');
+    const options = { protocol: 'c' };
+    const fetchOptions = { ...options, output };
+    const watched = client.watch(job.id, options);
+    const calls = [client.wait(job.id, options), client.models(options)];
+    const fetched = client.fetch(job.id, fetchOptions);
+    Object.assign(fetchOptions, { output: join(freshFolder(), 'other.mp4') });
+    options.protocol = 'z';
+    await Promise.all([...calls, watched.next()]);
+    expect(await fetched).toMatchObject({ files: [{ path: output }] });
+  });
+
   it('is not sent if it exceeds its budget', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
