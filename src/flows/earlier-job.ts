@@ -7,7 +7,7 @@ import type { Job, JobFile } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { newestVideo, recordedJob } from '../jobs/ref.ts';
-import { filesOfSample, goalOutput, numberedPath } from '../jobs/output.ts';
+import { filesOfSample, goalOutput, numberedPath, pathsAt } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
@@ -164,8 +164,10 @@ function checkedCount(job: Job, { index, label }: Part): number {
 // Checks that the job's files, and the output to which its video may be saved again, may be used.
 async function checkFiles({ checkFile }: Session, job: Job, { label }: Part): Promise<void> {
   if (checkFile === undefined) return;
-  for (const path of [...job.files.map((file) => file.path), goalOutput(job)])
-    if (path !== undefined && !isObjectUrl(path)) await checkFile(path, label);
+  const output = goalOutput(job);
+  const outputs = output === undefined ? [] : pathsAt(output, fileCount(job, protocolOf(job)));
+  for (const path of [...job.files.map((file) => file.path), ...outputs])
+    if (!isObjectUrl(path)) await checkFile(path, label);
 }
 
 async function videoOf(session: Session, job: Job, part: Part, canFetch = true): Promise<JobFile> {
