@@ -270,3 +270,18 @@ function sourceOf(index: number, escapes: readonly Escape[]): { start: number; e
   const start = nearest.end + index - nearest.at - 1;
   return { start, end: start + 1 };
 }
+
+/** The secrets known to a session, for redaction. */
+export class Secrets {
+  readonly #secrets: string[] = [];
+  #redactor = secretRedactor([]);
+
+  add(...secrets: (string | undefined)[]): void {
+    this.#secrets.push(...secrets.filter((secret) => secret !== undefined));
+    this.#redactor = secretRedactor(this.#secrets);
+  }
+
+  redact(text: string): string {
+    return this.#redactor(text);
+  }
+}

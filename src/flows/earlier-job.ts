@@ -7,7 +7,7 @@ import type { Job, JobFile } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { newestVideo, recordedJob } from '../jobs/ref.ts';
-import { filesOfSample, goalOutput, numberedPath } from '../jobs/output.ts';
+import { filesOfSample, goalOutput, numberedPath, pathsAt } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
@@ -97,6 +97,7 @@ export async function earlierAsset(
   if (keyIn(ref) === 'last' && assetKind(flag) !== 'audio') throw await lastJobError(ledger, ref, flag);
   const part = partOf(ref, flag);
   const job = await recordedJob(ledger, part.key.startsWith('job_') ? part.key : `@${part.key}`);
+  await checkFiles(session, job, part);
   const recorded = firstFile(job, part);
   if (recorded !== undefined) return assetOf(session, job, part, recorded);
   const file = await videoOf(session, job, part, canFetch);
@@ -160,8 +161,18 @@ function checkedCount(job: Job, { index, label }: Part): number {
   throw usageError(`${label}: ${job.id} has only ${counted(count, 'video')}.`);
 }
 
+// Checks that the job's files, and the output to which its video may be saved again, may be used.
+async function checkFiles({ checkFile }: Session, job: Job, { label }: Part): Promise<void> {
+  if (checkFile === undefined) return;
+  const output = goalOutput(job);
+  const outputs = output === undefined ? [] : pathsAt(output, fileCount(job, protocolOf(job)));
+  for (const path of [...job.files.map((file) => file.path), ...outputs])
+    if (!isObjectUrl(path)) await checkFile(path, label);
+}
+
 async function videoOf(session: Session, job: Job, part: Part, canFetch = true): Promise<JobFile> {
   const { index, label } = part;
+  await checkFiles(session, job, part);
   const count = checkedCount(job, part);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;

@@ -8,7 +8,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { redactor, secretRedactor, minSecretLength } from '../redact.ts';
+import { redactor, secretRedactor, Secrets, minSecretLength } from '../redact.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
@@ -43,6 +43,7 @@ export interface Session {
   /** The database of a shared ledger; undefined for a ledger in a folder. */
   database(): Promise<Database | undefined>;
   jobDeps(): Promise<FlowDeps>;
+  checkFile?: FlowDeps['checkFile'];
   /** The signals that stop the process. */
   signals(): Signals;
   /** Opens a budget in this ledger, creating it if needed. @throws MgwError('local_io') if it cannot be opened. */
@@ -155,19 +156,9 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
   };
 }
 
-/** The secrets known to a session, for redaction. */
-class Secrets {
-  readonly #secrets: string[] = [];
-  #redactor = secretRedactor([]);
-
-  add(...secrets: (string | undefined)[]): void {
-    this.#secrets.push(...secrets.filter((secret) => secret !== undefined));
-    this.#redactor = secretRedactor(this.#secrets);
-  }
-
-  redact(text: string): string {
-    return this.#redactor(text);
-  }
+/** Returns a session that uses a file of an earlier job only if `checkFile` allows it. */
+export function withFileCheck<Base extends Session>(session: Base, checkFile: FlowDeps['checkFile']): Base {
+  return { ...session, checkFile, jobDeps: async () => ({ ...(await session.jobDeps()), checkFile }) };
 }
 
 // Returns the key if it can be read without blocking: most commands need no key, and a key file may be a pipe.

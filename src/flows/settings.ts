@@ -26,6 +26,8 @@ export interface FlowDeps extends JobDeps {
   objects: () => Promise<ObjectStore>;
   /** Absolute path of the folder that holds results until they are uploaded. */
   uploadFolder: string;
+  /** Checks that a file of an earlier job may be used; absent if every file may be. `label` begins its message. */
+  checkFile?: ((path: string, label: string) => Promise<unknown>) | undefined;
   /** Opens a budget in the ledger. @throws MgwError('local_io') if it cannot be opened. */
   openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;
 }

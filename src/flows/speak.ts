@@ -14,7 +14,7 @@ import { FileSink } from '../speech/file-sink.ts';
 import type { SpeechFormat } from '../speech/compose.ts';
 import { joinedPart, type Joiner } from '../speech/containers.ts';
 import { speakPieces, type SpokenPieces } from '../speech/pieces.ts';
-import { type AudioSink, StreamSink } from '../speech/sink.ts';
+import { type AudioSink, type SavedAudio, StreamSink } from '../speech/sink.ts';
 import { speak as speakOnce } from '../speech/speak.ts';
 import type { SpeechDeps } from '../speech/audio-stream.ts';
 import { version } from '../installation.ts';
@@ -95,13 +95,25 @@ function withNumber<Options extends Pick<SpeechSubmission, 'output'>>(options: O
   return typeof output === 'string' ? { ...options, output: numberedPath(output, 0, 1) } : options;
 }
 
-/** Returns a sink that can also recover speech that exists only as an object in the store. */
+/**
+ * Returns a sink that can also recover speech that exists only as an object in the store, and recovers no file that may
+ * not be used.
+ */
 export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, deadline: Deadline): Sink {
   const recover = sink.recover.bind(sink);
   sink.recover = async (candidates) => {
-    const recovered = await recover(candidates);
-    if (recovered !== undefined || !candidates.some(({ path }) => isObjectUrl(path))) return recovered;
-    return (await import('./local-copies.ts')).recoverObject(candidates, recover, deps, deadline);
+    const refusals: unknown[] = [];
+    const allowed: SavedAudio[] = [];
+    for (const each of candidates)
+      await Promise.resolve(isObjectUrl(each.path) || deps.checkFile?.(each.path, 'the saved audio')).then(
+        () => allowed.push(each),
+        (error: unknown) => refusals.push(error),
+      );
+    let recovered = await recover(allowed);
+    if (recovered === undefined && allowed.some(({ path }) => isObjectUrl(path)))
+      recovered = await (await import('./local-copies.ts')).recoverObject(allowed, recover, deps, deadline);
+    if (recovered === undefined && refusals.length > 0) throw refusals[0];
+    return recovered;
   };
   return sink;
 }

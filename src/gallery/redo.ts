@@ -28,6 +28,11 @@ export function redoRow(
   const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request, frameRefs);
   if (fields === undefined) return { why: 'its body cannot be expressed as a row' };
   if (frameNamesIn(fields).length > 0) return { why: 'it uses a frame of a job that a row cannot refer to' };
+  // These fields of a row are templates, in which a literal brace is doubled.
+  for (const name of ['prompt', 'text']) {
+    const value = fields[name];
+    if (typeof value === 'string') fields[name] = value.replace(/[{}]/g, '$&$&');
+  }
   const tags = job.tags === undefined ? {} : { tags: job.tags };
   return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
 }

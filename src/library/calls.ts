@@ -42,6 +42,7 @@ export interface CallInput extends CallOptions {
 const optionKinds = {
   boolean: { text: 'true or false', matches: (value: unknown) => typeof value === 'boolean' },
   string: { text: 'a string', matches: (value: unknown) => typeof value === 'string' },
+  path: { text: 'a path', matches: (value: unknown) => typeof value === 'string' && value !== '' },
   number: { text: 'a number', matches: (value: unknown) => typeof value === 'number' },
   quantity: {
     text: 'a string or a number',
@@ -62,8 +63,8 @@ export type OptionKinds<Options = object> = Record<keyof Options, keyof typeof o
 const clientKinds: OptionKinds<ClientOptions> = {
   baseUrl: 'string',
   apiKey: 'string',
-  stateDir: 'string',
-  configDir: 'string',
+  stateDir: 'path',
+  configDir: 'path',
   profile: 'string',
   sandbox: 'boolean',
   allowHttp: 'boolean',
@@ -82,19 +83,19 @@ export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
   readonly #inProgress = new Map<AbortController, Promise<unknown>>();
-  readonly #environment: () => NodeJS.ProcessEnv;
+  readonly #environment: NodeJS.ProcessEnv;
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
     checkOptions(options, clientKinds, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
-    this.#environment = () => environmentOf(options);
+    this.#environment = environmentOf(options);
     const never = new AbortController().signal;
     this.#session = openSession({
       clock: systemClock,
       settings: async () =>
-        (await import('../flows/settings.ts')).loadSettings(this.#flags, this.#environment()),
+        (await import('../flows/settings.ts')).loadSettings(this.#flags, this.#environment),
       // Defers the program's callback, which must not run between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),
@@ -187,7 +188,7 @@ export class Calls {
     const reported = withOutput(publicError, { ...input, budget, budgetName: this.#flags.budgetName });
     if (reported.next === undefined) return reported;
     const settings = await this.#session.settings().catch(() => undefined);
-    const next = commandForPerson(reported.next, this.#flags, settings, this.#environment());
+    const next = commandForPerson(reported.next, this.#flags, settings, this.#environment);
     return reported.with({ next: next.map((word) => this.#session.redact(word)) });
   }
 }
@@ -214,7 +215,8 @@ function flagsOf(options: ClientOptions): SettingFlags {
     return value === undefined ? undefined : durationMs(value, name);
   };
   const flags = {
-    ...{ baseUrl, apiKey, profile, sandbox, allowHttp, trustOrigin: trustedOrigins, retries, budgetName },
+    ...{ baseUrl, apiKey, profile, sandbox, allowHttp, retries, budgetName },
+    trustOrigin: trustedOrigins && [...trustedOrigins],
     timeout: duration('timeout'),
     pollInterval: duration('pollInterval'),
     requestTimeout: duration('requestTimeout'),
@@ -222,7 +224,8 @@ function flagsOf(options: ClientOptions): SettingFlags {
   return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
 }
 
-// Returns the environment, with the client's folders as variables. Folders are set only by variables, not by flags.
+// Returns a copy of the environment, with the client's folders as variables. Folders are set only by variables, not by
+// flags. The program may later change the options, the environment or the current folder.
 function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
   return {
     ...env,

@@ -74,18 +74,27 @@ export function createClient(options: ClientOptions = {}): Client {
   const calls = new Calls(options);
   return {
     submit: async (order: VideoOrder | UncheckedVideo) => {
-      const copy = copyOrder(order);
+      const copy = copyOptions(order);
       return (await import('./paid-calls.ts')).submitVideo(calls, copy);
     },
-    wait: async (ref, callOptions) => (await import('./reads.ts')).wait(calls, ref, callOptions),
-    watch: (ref, callOptions) => watch(calls, ref, callOptions),
-    fetch: async (ref, callOptions) => (await import('./reads.ts')).fetch(calls, ref, callOptions),
+    wait: async (ref, callOptions) => {
+      const copy = copyOptions(callOptions);
+      return (await import('./reads.ts')).wait(calls, ref, copy);
+    },
+    watch: (ref, callOptions) => watch(calls, ref, copyOptions(callOptions)),
+    fetch: async (ref, callOptions) => {
+      const copy = copyOptions(callOptions);
+      return (await import('./reads.ts')).fetch(calls, ref, copy);
+    },
     speak: async (order) => {
-      const copy = copyOrder(order);
+      const copy = copyOptions(order);
       return (await import('./paid-calls.ts')).speakToFile(calls, copy);
     },
-    speakStream: (order) => speakStream(calls, copyOrder(order)),
-    models: async (callOptions) => (await import('./reads.ts')).models(calls, callOptions),
+    speakStream: (order) => speakStream(calls, copyOptions(order)),
+    models: async (callOptions) => {
+      const copy = copyOptions(callOptions);
+      return (await import('./reads.ts')).models(calls, copy);
+    },
     job: async (ref) => (await import('./reads.ts')).job(calls, ref),
     close: () => calls.close(),
     [Symbol.asyncDispose]: () => calls.close(),
@@ -100,12 +109,15 @@ async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenera
   return yield* (await import('./paid-calls.ts')).speakStream(calls, order);
 }
 
-// Copies an order when its call is made: the program may change and reuse the order, or change the current folder,
-// before the call reads it. Leaves invalid values for the call to refuse.
-function copyOrder<Order extends object>(order: Order): Order {
-  if (typeof order !== 'object' || (order as Order | null) === null) return order;
+// Copies the options of a call when the call is made: the program may change and reuse the options, or change the
+// current folder, before the call reads them. Leaves invalid values for the call to refuse.
+function copyOptions<Options extends object | undefined>(options: Options): Options {
+  if (typeof options !== 'object' || (options as object | null) === null) return options;
   // Keeps inherited options.
-  const copy = Object.assign(Object.create(Object.getPrototypeOf(order) as object | null) as object, order);
+  const copy = Object.assign(
+    Object.create(Object.getPrototypeOf(options) as object | null) as object,
+    options,
+  );
   for (const name of ['body', 'params']) if (Object.hasOwn(copy, name)) change(copy, name, copyJson);
   if (Object.hasOwn(copy, 'output')) change(copy, 'output', absolutePath);
   return copy;

@@ -220,13 +220,17 @@ async function fetchJob(
   tools: Tools,
 ): Promise<Answer> {
   const { fetch: fetchResult, planFetches } = await import('../flows/fetch.ts');
+  const { fileCount } = await import('../jobs/fetch-place.ts');
+  const { pathsAt } = await import('../jobs/output.ts');
   const deps = await call.deps();
   const isFolder = output === undefined || /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');
   const target = { kind: 'file', path: isFolder ? `${path}/` : path } as const;
   const [planned] = (await planFetches([ref], target, deps, ['jobs', 'fetch'])).values();
   if (planned === undefined || 'error' in planned) throw planned?.error ?? usageError(`No such job: ${ref}.`);
-  if (planned.target.kind !== 'stdout') await tools.root.file(planned.target.path, 'output');
+  if (planned.target.kind !== 'stdout')
+    for (const each of pathsAt(planned.target.path, fileCount(planned.job, planned.protocol)))
+      await tools.root.file(each, 'output');
   try {
     const onUpdate = ({ id, state }: Job): void => call.reportProgress(`${id} ${state}`);
     const onProgress = ({ bytes }: { bytes: number }): void =>

@@ -82,6 +82,7 @@ export const paidTools = [
     }),
     run: async (given, call, tools) => {
       const { speak } = await import('../flows/speak.ts');
+      const { numberedPath } = await import('../jobs/output.ts');
       const { composeSpeech } = await import('../speech/compose.ts');
       const { speechModel } = await import('../speech/wire.ts');
       const { pay } = await import('./paying.ts');
@@ -92,7 +93,7 @@ export const paidTools = [
           `output: ${printableLine(output, 200)} is a folder. Use the path of a file, such as out.mp3.`,
         );
       checkNoTemplate('output', output);
-      const path = await root.file(output, 'output');
+      const path = await root.file(numberedPath(output, 0, 1), 'output');
       const settings = await session.settings();
       const speech = composeSpeech(text, path, { speaker, format, sampleRate }, settings);
       const wanted = {

@@ -3,7 +3,7 @@ import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/s
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
 import type { ServerFlags } from '../flows/next.ts';
-import type { Session } from '../flows/session.ts';
+import { type Session, withFileCheck } from '../flows/session.ts';
 import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
@@ -48,8 +48,9 @@ const instructions =
  * @throws MgwError('usage') if the root folder does not exist.
  */
 export async function serveMcp(options: ServeOptions): Promise<void> {
-  const { session, stdin, stdout, signals, checkBatch, readFile, note } = options;
+  const { stdin, stdout, signals, checkBatch, readFile, note } = options;
   const root = await Root.open(options.root);
+  const session = withFileCheck(options.session, (path, label) => root.file(path, label));
   const calls = new Calls(session, signals, options.flags, options.env);
   const authority = new Authority(session, options, root.path);
   const { confirmOver } = options;

@@ -166,7 +166,7 @@ export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 /** Opens and checks batches with the same code as `mgw batch`. Reads and writes files only below the root folder. */
 export type CheckBatch = (
   asked: BatchRequest,
-  tools: Pick<Tools, 'root' | 'runs'>,
+  tools: Pick<Tools, 'root' | 'runs' | 'session'>,
   kind: 'plan' | 'status',
 ) => Promise<CheckedBatch>;
 

@@ -6,14 +6,11 @@ import { type Listing, oneListing } from '../flows/models.ts';
 import { protocolOfModel } from '../flows/model-protocol.ts';
 import { type PriceQuery, priceOf } from '../flows/prices.ts';
 import { submitVideo } from '../flows/submit-video.ts';
-import { recordedJob } from '../jobs/ref.ts';
-import { goalOutput } from '../jobs/output.ts';
 import { fileNamedBy, type FlagValue, longName } from '../protocols/compose.ts';
-import { isEarlierJob, isLocalPath, type Flag, type Protocol } from '../protocols/protocol.ts';
+import { isLocalPath, type Flag, type Protocol } from '../protocols/protocol.ts';
 import { protocolNamed } from '../protocols/registry.ts';
 import { composeSpeech } from '../speech/compose.ts';
 import { speechModel } from '../speech/wire.ts';
-import { isObjectUrl } from '../store-url.ts';
 import type { Call } from './calls.ts';
 import { type PaymentRequest, type Arguments, pay } from './paying.ts';
 import { agentText, type ToolOutcome, freeSuccess } from './result.ts';
@@ -129,8 +126,6 @@ async function flagValue(tools: Tools, flag: Flag, name: string, value: unknown)
     throw usageError(`${name} must be true or false.`);
   }
   const texts = [value].flat().map(String);
-  if (flag.isAsset === true)
-    for (const each of texts) if (isEarlierJob(each)) await checkJobFiles(each, name, tools);
   if (flag.kind === 'list') return texts;
   const [text = '', ...more] = texts;
   if (more.length > 0) throw usageError(`${name} must be one value.`);
@@ -141,13 +136,4 @@ async function flagValue(tools: Tools, flag: Flag, name: string, value: unknown)
 
 async function readBelow({ root, readFile }: Tools, path: string, name: string): Promise<Uint8Array> {
   return readFile(await root.file(path, name), name);
-}
-
-// Checks that an earlier job's files are below the root folder, before one of them is read or saved again.
-async function checkJobFiles(value: string, name: string, { session, root }: Tools): Promise<void> {
-  const { keyIn } = await import('../flows/earlier-job.ts');
-  const key = keyIn(value);
-  const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  const paths = [...job.files.map(({ path }) => path), goalOutput(job)];
-  for (const path of paths) if (path !== undefined && !isObjectUrl(path)) await root.file(path, name);
 }

@@ -7,7 +7,14 @@ import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
 import { stateBySize } from '../../src/files/whole-file.ts';
 import { Links, Peaks } from '../../src/gallery/files.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
-import { filterItems, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
+import {
+  filterItems,
+  fragmentOf,
+  plainView,
+  promptOf,
+  redoRows,
+  viewOf,
+} from '../../src/gallery/page/select.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
@@ -140,13 +147,14 @@ describe('a row that remakes a job', () => {
         reference_image_urls: ['https://a.example/1.png'],
       },
     ],
+    ['c', { model: 'vendor-h3', prompt: 'a {model} in {{x}} }}} {id' }],
     ['c', { model: 'other', prompt: 'a boat', seconds: '5', seed: 7, prompt_optimization: false }],
     [
       'b',
       {
         ModelName: 'B',
         ModelVersion: '2.0',
-        Prompt: 'a boat',
+        Prompt: 'a {boat}',
         FileInfos: [{ Type: 'Url', Url: 'https://a.example/1.png' }],
         OutputConfig: { Duration: 5, AudioGeneration: 'Enabled', Other: 'x' },
       },
@@ -155,7 +163,7 @@ describe('a row that remakes a job', () => {
       'a',
       {
         model: 'veo',
-        instances: [{ prompt: 'a <boat>', image: { bytesBase64Encoded: 'AAAA' } }],
+        instances: [{ prompt: 'a <{boat}>', image: { bytesBase64Encoded: 'AAAA' } }],
         parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
       },
     ],
@@ -200,7 +208,7 @@ describe('a row that remakes a job', () => {
   it('asks for WAV if the speech was saved as a WAV file', () => {
     const request = {
       req_params: {
-        text: 'A boat.',
+        text: 'A {boat}.',
         speaker: 's',
         audio_params: { format: 'pcm', sample_rate: 16000, speed: 2 },
       },
@@ -208,10 +216,18 @@ describe('a row that remakes a job', () => {
     const file = { path: '/x/a.wav', bytes: 1, sha256: '0'.repeat(64) };
     expect(redoRow(jobOf('tts', request, [{ type: 'file', file }]), (text) => text)).toEqual({
       row: {
-        ...{ id: 'again-hkcpw8an', protocol: 'tts', text: 'A boat.', speaker: 's', format: 'wav' },
+        ...{ id: 'again-hkcpw8an', protocol: 'tts', text: 'A {{boat}}.', speaker: 's', format: 'wav' },
         ...{ 'sample-rate': 16000, 'set.req_params.audio_params.speed': 2 },
       },
     });
+  });
+
+  it.each<[JobKind, JsonObject]>([
+    ['c', { model: 'vendor-h3', prompt: 'a {boat}' }],
+    ['tts', { req_params: { text: 'a {boat}', speaker: 's' } }],
+  ])('is not shown instead of the text of Protocol %s', async (protocol, request) => {
+    const [item] = await collectItems([jobOf(protocol, request)], ledgerOf(), deps(new Links('/review')));
+    expect(item && promptOf(item)).toBe('a {boat}');
   });
 
   it('is written to redo.jsonl only if the job is marked or has a low rating, and includes the seed only on request', () => {

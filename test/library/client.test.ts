@@ -198,6 +198,21 @@ describe('the library: a payment', () => {
     );
   });
 
+  it('is read with the options as they were when the call was made, even if the program then changes them', async () => {
+    const client = clientOf();
+    const { job } = await client.submit(boat);
+    const output = join(freshFolder(), 'boat.mp4');
+    const options = { protocol: 'c' };
+    const fetchOptions = { ...options, output };
+    const watched = client.watch(job.id, options);
+    const calls = [client.wait(job.id, options), client.models(options)];
+    const fetched = client.fetch(job.id, fetchOptions);
+    Object.assign(fetchOptions, { output: join(freshFolder(), 'other.mp4') });
+    options.protocol = 'z';
+    await Promise.all([...calls, watched.next()]);
+    expect(await fetched).toMatchObject({ files: [{ path: output }] });
+  });
+
   it('is not sent if it exceeds its budget', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
@@ -308,6 +323,8 @@ describe('the library: an option of the wrong type', () => {
     [{ trustedOrigins: [5] }, 'trustedOrigins must be an array of strings'],
     [{ retries: '5' }, 'retries must be a number'],
     [{ onNote: 'print' }, 'onNote must be a function'],
+    [{ stateDir: '' }, 'stateDir must be a path'],
+    [{ configDir: '' }, 'configDir must be a path'],
   ])('is refused when a client is created: %j', (options, message) => {
     expect(() => createClient(options)).toThrow(message);
   });
@@ -519,6 +536,19 @@ describe('the library: settings', () => {
     const job = await client.wait('task_77', { protocol: 'c' });
     expect(job).toMatchObject({ handle: 'task_77', state: 'succeeded' });
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
+  });
+
+  it('are those at the creation of the client, even if the program then changes them', async () => {
+    const [folder, back] = [freshFolder(), process.cwd()];
+    const options = { env: { ...user.env }, stateDir: 'one', trustedOrigins: ['https://one.example'] };
+    process.chdir(folder);
+    const client = clientOf(options);
+    process.chdir(back);
+    Object.assign(options, { stateDir: freshFolder() });
+    options.env['MGW_BASE_URL'] = 'http://127.0.0.1:9';
+    options.trustedOrigins[0] = 'not an origin';
+    expect((await client.submit(boat)).resumed).toBe(false);
+    expect(existsSync(join(folder, 'one', 'jobs'))).toBe(true);
   });
 
   it('can select the sandbox, and the sandbox makes a video offline and lists its models', async () => {

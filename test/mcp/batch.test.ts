@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
@@ -7,7 +7,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { batchTools } from '../../src/mcp/batch-tools.ts';
 import type { Call } from '../../src/mcp/calls.ts';
 import type { CheckedBatch, StartedRun, Tools } from '../../src/mcp/tool.ts';
-import { newUser } from '../support/cli.ts';
+import { newUser, type User } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, connect, connectProcess } from './client.ts';
 import { gateway, slowGateway, userOf } from './gateway.ts';
@@ -23,14 +23,14 @@ async function agentWith(
   args: string[],
   manifest = rows,
   faults: string[] = [],
-): Promise<{ agent: Agent; cwd: string; stateDir: string }> {
+): Promise<{ agent: Agent; cwd: string; stateDir: string; user: User }> {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 20, faults });
   onEnd(() => sandbox.close());
   const user = newUser(undefined, { MGW_SANDBOX: sandbox.url });
   writeFileSync(join(user.cwd, 'clips.jsonl'), manifest);
   const agent = await connect('v1', user, ['mcp', ...args]);
-  return { agent, cwd: user.cwd, stateDir };
+  return { agent, cwd: user.cwd, stateDir, user };
 }
 
 async function ended(agent: Agent, asked = batch): Promise<Answered> {
@@ -322,6 +322,26 @@ test.each([
     });
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });
+
+test.each(['', '-lost'])(
+  "an agent's row neither reads nor saves again the video of a job outside the root (mine%s.mp4)",
+  async (suffix) => {
+    const chained = { protocol: 'a', model: 'video-a', duration: 4, prompt: 'a ship', image: '@mine:last' };
+    const { agent, user, stateDir } = await agentWith(['--budget', '1000'], JSON.stringify(chained));
+    const output = join(freshFolder(), `mine${suffix}.mp4`);
+    const flags = ['--model', 'vendor-h3-mini', '--duration', '5', '--key', 'mine', '-o', output];
+    expect((await user.run(['video', 'c', 'submit', 'a boat', ...flags])).code).toBe(0);
+    if (suffix !== '') rmSync(output);
+    for (const tool of ['batch_plan', 'batch_run'])
+      expect(await agent.call(tool, batch)).toMatchObject({
+        ok: false,
+        charged: 'no',
+        problems: [{ message: expect.stringContaining(`${output} is outside `) as string }],
+      });
+    expect(existsSync(output)).toBe(suffix === '');
+    expect(readBill(stateDir)).toHaveLength(1);
+  },
+);
 
 test('a batch that ends while its state is being read is reported as pending, so that the reported end state is always current', async () => {
   const run: StartedRun = { isRunning: true, rows: new Set(), errors: new Map() };

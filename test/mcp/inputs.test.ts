@@ -159,6 +159,26 @@ test('an agent can use the video of an earlier job only if it was saved below th
   expect(early.error?.message).toContain('has not finished');
 });
 
+test('an agent can copy the speech of an earlier job only from a file below the root', async () => {
+  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const agent = await connect('v1', user, args);
+  const speech = { text: 'hello', speaker: 'en_female_1' };
+  const tts = ['tts', speech.text, '--speaker', speech.speaker, '--key', 'theirs', '-o', '../theirs.mp3'];
+  expect((await user.run(tts)).code).toBe(0);
+  const copies = [
+    await agent.call('fetch', { ref: '@theirs', output: 'copy.mp3' }),
+    await agent.call('speak', { key: 'theirs', ...speech, output: 'copy.mp3' }),
+  ];
+  for (const each of copies) {
+    expect(each).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
+    expect(each.error?.message).toContain('theirs.mp3 is outside ');
+  }
+  const own = { key: 'own', ...speech, text: 'hi', output: 'own.mp3' };
+  expect(await agent.call('speak', own)).toMatchObject({ charged: 'yes' });
+  await user.run(['jobs', 'fetch', '@own', '-o', '../own.mp3']);
+  expect(await agent.call('speak', own)).toMatchObject({ ok: true, charged: 'no', resumed: true });
+});
+
 test('invalid arguments of an MCP call cause a usage error at no charge', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);

@@ -1,7 +1,5 @@
-import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { canaryKey, newUser } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
@@ -262,10 +260,11 @@ describe('an agent', () => {
     ['../out.mp3', 'a folder above'],
     ['link/out.mp3', 'a link'],
     ['/etc/out.mp3', 'an absolute path'],
+    ['link{n}/out.mp3', 'a link whose name contains a number'],
   ])('is refused an output path outside its root: %s (%s)', async (output) => {
     const server = await gateway();
     const user = await userOf(server.url);
-    await promisify(execFile)('ln', ['-s', '/tmp', join(user.cwd, 'link')]);
+    for (const link of ['link', 'link1']) symlinkSync('/tmp', join(user.cwd, link));
     const agent = await connect('v1', user, ['mcp', '--budget', '100']);
     const answer = await agent.call('speak', { key: 'one', text: 'hello', speaker: 'x', output });
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
@@ -284,6 +283,9 @@ describe('an agent', () => {
     expect(uploaded).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
     const fetched = await agent.call('fetch', { ref, output: 'boat.mp4' });
     expect(fetched.files).toMatchObject([{ path: join(user.cwd, 'boat.mp4') }]);
+    symlinkSync('/tmp', join(user.cwd, 'link1'));
+    const linked = await agent.call('fetch', { ref, output: 'link{n}/boat.mp4' });
+    expect(linked).toMatchObject({ ok: false, error: { code: 'usage' } });
     const inFolder = await agent.call('fetch', { ref, output: 'clips/' });
     expect(dirname(inFolder.files?.[0]?.path ?? '')).toBe(join(user.cwd, 'clips'));
     const speech = { key: 'two', text: 'hello', speaker: 'en_female_1', output: 'out.mp3' };

@@ -57,7 +57,10 @@ async function serve(
     root: root ?? process.cwd(),
     budget,
     newBudget,
-    checkBatch: async (...asked) => (await import('./batch/for-agents.ts')).batchChecker(context)(...asked),
+    checkBatch: async (request, tools, kind) => {
+      const { batchChecker } = await import('./batch/for-agents.ts');
+      return batchChecker({ ...context, ...tools.session })(request, tools, kind);
+    },
     readFile: readInputFile,
     hasBudgetName: context.globals.budgetName !== undefined,
     confirmOver,
