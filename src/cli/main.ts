@@ -34,11 +34,13 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
     screensOf(argv, io),
     (globals) => (context = createContext(io, globals, processIo === process ? processStart() : undefined)),
   );
-  const outcome = await withKeyOrigin(commandOutcome, context);
   const globals = context?.globals ?? {
     json: wantsJson(argv),
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
+  const withOrigin = await withKeyOrigin(commandOutcome, context);
+  const error = withOrigin.error && withGlobals(withOrigin.error, globals);
+  const outcome: Outcome = { ...withOrigin, error };
   // Errors in flags are detected before any setting is read, so `context` may not have the keys.
   const redactKeys = secretRedactor(await keysFor(outcome, processIo.env));
   const redact: Redact = (text) => redactKeys(context?.redact(text) ?? text);
@@ -46,11 +48,11 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
   context?.progress.stop();
   let isPrinted = false;
   try {
-    await annotate(outcome, processIo, globals, redact);
+    await annotate(outcome, processIo, redact);
     await print(outcome, io, globals, redact);
     isPrinted = true;
   } catch (error) {
-    await reportOutputError(error, outcome, io, globals, redact);
+    await reportOutputError(error, outcome, io, redact);
     exitCode ||= exitCodes.local;
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
@@ -59,10 +61,7 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
   if (isPrinted) await recordPrinted(outcome, context);
   await context?.closeLedger();
   if (globals.onDone !== undefined) {
-    const document = jsonDocument({
-      ...outcome,
-      error: outcome.error && withGlobals(outcome.error, globals),
-    });
+    const document = jsonDocument(outcome, { ...globals, fields: undefined });
     const { runOnDone } = await import('./end-actions.ts');
     await runOnDone(globals.onDone, redact(document), io);
   }
@@ -179,10 +178,9 @@ function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
 type Redact = (text: string) => string;
 
 async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact): Promise<void> {
-  const { text, help, silent } = outcome;
-  const error = outcome.error && withGlobals(outcome.error, globals);
+  const { text, help, silent, error } = outcome;
   if (globals.json && !silent) {
-    await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
+    await write(io.stdout, redact(`${jsonDocument(outcome, globals)}\n`));
     if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
     // Prints the handle on stderr as well, because the handle is the only reference to a paid task.
     if (error?.handle === undefined) return;
@@ -217,16 +215,10 @@ async function warnOfFields(
 }
 
 // Writes the error as an annotation, the only runner command that mgw writes.
-async function annotate(
-  outcome: Outcome,
-  { env, stderr }: Io,
-  globals: Globals,
-  redact: Redact,
-): Promise<void> {
-  if (!isWorkflow(env) || outcome.error === undefined) return;
+async function annotate({ error }: Outcome, { env, stderr }: Io, redact: Redact): Promise<void> {
+  if (!isWorkflow(env) || error === undefined) return;
   const { annotation } = await import('./output/github.ts');
-  const text = annotation(withGlobals(outcome.error, globals));
-  await write(stderr, redact(`${text}\n`)).catch(() => undefined);
+  await write(stderr, redact(`${annotation(error)}\n`)).catch(() => undefined);
 }
 
 function coloured(text: string, io: Io, globals: Globals): string {
@@ -253,17 +245,13 @@ async function reportOutputError(
   outputError: unknown,
   outcome: Outcome,
   io: Io,
-  globals: Globals,
   redact: Redact,
 ): Promise<void> {
   const { onPrinted, text = '', paid, error: commandError } = outcome;
   const { code, message } = toMgwError(outputError);
   const charged = paid ?? (onPrinted === undefined ? 'no' : 'yes');
   const retry = onPrinted !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';
-  const error =
-    commandError === undefined
-      ? new MgwError(code, message, { charged, retry })
-      : withGlobals(commandError, globals);
+  const error = commandError ?? new MgwError(code, message, { charged, retry });
   const lines = [
     ...(commandError === undefined ? [] : [`mgw: ${message}`]),
     errorText(error),

@@ -43,6 +43,27 @@ it('a workflow step passes its job and file to the next step', async () => {
   expect(readFileSync(join(user.cwd, 'STEP_SUMMARY'), 'utf8')).toContain('| job | model | state |');
 });
 
+it('each command in the summary and in --json keeps the flags that choose the gateway', async () => {
+  const flags = ['--base-url', gateway.url];
+  const run = async (...args: string[]): Promise<Record<string, unknown>> =>
+    (await user.run([...flags, ...args, '--json'])).json;
+  const withFlags = { next: expect.arrayContaining(['mgw', ...flags]) as unknown };
+  gateway.script.submit.push({ status: 500, body: 'no' });
+  expect(await run('video', 'c', 'submit', ...boat)).toMatchObject({ error: withFlags });
+  expect(await run('jobs', 'show', '@a', '@b')).toMatchObject({ jobs: [{ outcome: withFlags }, {}] });
+  expect(await run('video', 'c', 'status', '@a', '@b')).toMatchObject({ jobs: [{ query: withFlags }, {}] });
+  gateway.script.submit.push({ status: 500, body: 'no' });
+  const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat' };
+  const results = join(user.cwd, 'results');
+  writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify(row));
+  expect(await run('batch', 'run', 'm.jsonl', '--results', results)).toMatchObject({ rows: [withFlags] });
+  expect(JSON.parse(readFileSync(results, 'utf8'))).toMatchObject({ error: withFlags });
+  const summary = readFileSync(join(user.cwd, 'STEP_SUMMARY'), 'utf8');
+  expect(summary).toContain(` Next: \`mgw ${flags.join(' ')} jobs resolve job`);
+  expect(summary).toContain(`| mgw ${flags.join(' ')} jobs resolve job`);
+  expect(summary).not.toMatch(/(`|\| )mgw (?!--base-url)/);
+});
+
 it('an error is annotated once, on stderr, and the gateway cannot inject a workflow command', async () => {
   gateway.script.submit.push({ status: 400, body: { error: { message: 'no\n::add-mask::boat' } } });
   const ran = await user.run(['video', 'c', 'submit', ...boat, '--json']);

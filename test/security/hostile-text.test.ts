@@ -122,7 +122,7 @@ const readers: Record<string, (text: string) => unknown> = {
   'secrets in a text': (text) => hide(text),
   'secrets in shown text': (text) => hideMore(text),
   'text for a terminal': (text) => [printable(text, text.length * 2), printableLine(text, text.length * 2)],
-  'a document of --json': (text) => jsonDocument({ json: { text } }),
+  'a document of --json': (text) => jsonDocument({ json: { text } }, {}),
   'a table': (text) => table(['a'], [[text]]),
   'the address of a result': (text) =>
     void checkTarget(text, { baseUrl: new URL('https://gateway.example'), trustedOrigins: [] }).catch(

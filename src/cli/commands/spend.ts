@@ -3,7 +3,7 @@ import { type SpendGroup, spendGroups, type Sum, type Sums } from '../../budget/
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { columnsOf, write } from '../io.ts';
-import { oneOf, sinceOption, sinceTime, single } from '../options.ts';
+import { type Globals, oneOf, sinceOption, sinceTime, single } from '../options.ts';
 import { jsonDocument, type Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
@@ -76,7 +76,7 @@ async function spend(
 
 // Prints each disputed file as soon as it is found, because a ledger may contain years of jobs.
 async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
-  const { json, fields } = context.globals;
+  const { json } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const print = (text: string): Promise<void> => write(context.io.stdout, context.redact(text));
   const outcome: Outcome = { json: {}, silent: true };
@@ -85,20 +85,20 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   try {
     for await (const each of disputedFiles(await context.ledger(), start)) {
       const separator = count === 0 ? '' : json ? ',' : '\n';
-      await print(`${separator}${json ? elementOf(each, fields) : `${evidenceOf(each)}\n`}`);
+      await print(`${separator}${json ? elementOf(each, context.globals) : `${evidenceOf(each)}\n`}`);
       count += 1;
     }
     if (count === 0) context.progress.note('No saved video differs from its request.');
   } catch (error) {
     outcome.error = toMgwError(error);
   }
-  if (json) await print(`${count === 0 ? '' : '\n  '}],${jsonDocument(outcome).slice(1)}\n`);
+  if (json) await print(`${count === 0 ? '' : '\n  '}],${jsonDocument(outcome, context.globals).slice(1)}\n`);
   return outcome;
 }
 
 // Formats a file as an element of the list in the JSON document.
-function elementOf(file: DisputedFile, fields: readonly string[] | undefined): string {
-  const document = jsonDocument({ json: { disputed: [file] } }, fields);
+function elementOf(file: DisputedFile, globals: Globals): string {
+  const document = jsonDocument({ json: { disputed: [file] } }, globals);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
 }
 

@@ -8,7 +8,7 @@ import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
 import { stateCounts } from './batch-display.ts';
 import { appendRows } from './github.ts';
-import { shellWord } from './human.ts';
+import { commandText, shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
 import {
   type RepeatCommand,
@@ -133,7 +133,7 @@ export class BatchReport {
       exit_code: error?.exitCode ?? exitCodes.ok,
       job: job && jobView(job),
       files,
-      error: error && errorView(error),
+      error: error && errorView(error, this.#globals),
     };
   }
 
@@ -197,13 +197,14 @@ export class BatchReport {
       context.progress.note(
         `To view the results: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
       );
-    await appendRows('mgw batch', summary, unfinished.slice(0, maxShown), context);
+    const rows = unfinished.map((row) => ({ ...row, next: commandWithGlobals(row.next, this.#globals) }));
+    await appendRows('mgw batch', summary, rows.slice(0, maxShown), context);
     const view = planView(batch, plan);
     return {
       json: {
         batch: { ...(view['batch'] as object), rows: tally.rows, states: tally.counts, files: tally.files },
         problems: view['problems'],
-        rows: unfinished.map(unfinishedView),
+        rows: rows.map(({ line, id, state, next, reason }) => ({ line, id, state, next, message: reason })),
       },
       ...(stopError !== undefined &&
         exitCode !== exitCodes.ok && {
@@ -282,12 +283,8 @@ export class BatchReport {
   }
 
   #words(command: string[]): string {
-    return commandWithGlobals(command, this.#globals).map(shellWord).join(' ');
+    return commandText(command, this.#globals);
   }
-}
-
-function unfinishedView({ line, id, state, reason, next }: UnfinishedRow): Record<string, unknown> {
-  return { line, id, state, next, message: reason };
 }
 
 function unfinishedText({ line, label, state, reason }: UnfinishedRow): string {

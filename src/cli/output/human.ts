@@ -8,9 +8,12 @@ import type { Writable } from 'node:stream';
 
 /** Adds the flags for the same gateway and ledger to each command in a note or a hint, such as `To log in: mgw auth login`. */
 export function textWithGlobals(text: string, globals: ServerFlags): string {
-  return text.replace(/(?<=: )mgw ([a-z]+)/g, (_, command: string) =>
-    commandWithGlobals(['mgw', command], globals).map(shellWord).join(' '),
-  );
+  return text.replace(/(?<=: )mgw ([a-z]+)/g, (_, command: string) => commandText(['mgw', command], globals));
+}
+
+/** Formats a command for a POSIX shell, with the flags for the same gateway and ledger. */
+export function commandText(command: readonly string[], globals: ServerFlags): string {
+  return commandWithGlobals(command, globals).map(shellWord).join(' ');
 }
 
 /**

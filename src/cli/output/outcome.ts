@@ -1,7 +1,9 @@
 import { type Charged, exitCodes, type MgwError } from '../../errors.ts';
 import { isObject } from '../../json.ts';
 import { escapeControls } from '../../printable.ts';
-import type { Progress } from './progress.ts';
+import type { Context } from '../context.ts';
+import type { Globals } from '../options.ts';
+import { type ServerFlags, withGlobals } from '../../flows/next.ts';
 import type { JobFile } from '../../job.ts';
 import type { Signals } from '../../payment/pay-once.ts';
 
@@ -33,16 +35,17 @@ export function exitCodeOf(outcome: Outcome): number {
 
 /**
  * Returns a command's JSON document (design 2), without a newline at the end.
- * @param fields the members to keep in the document and in its objects; all if undefined. `ok`, `exit_code` and `error`
- * are always kept.
+ * @param globals the global flags. `fields` contains the members to keep in the document and in its objects; all if
+ * undefined. `ok`, `exit_code` and `error` are always kept.
  */
-export function jsonDocument(outcome: Outcome, fields?: readonly string[]): string {
+export function jsonDocument(outcome: Outcome, globals: Globals): string {
+  const { fields } = globals;
   const exitCode = exitCodeOf(outcome);
   const document = {
     ok: exitCode === 0,
     exit_code: exitCode,
     ...(fields === undefined ? outcome.json : withFields(outcome.json, fields)),
-    ...(outcome.error && { error: errorView(outcome.error) }),
+    ...(outcome.error && { error: errorView(outcome.error, globals) }),
   };
   return escapeControls(JSON.stringify(document, undefined, 2));
 }
@@ -83,14 +86,14 @@ export function unknownFields(
   return { unknown: isKnown ? [] : fields, known: [...known] };
 }
 
-/** Returns the JSON representation of an error. */
-export function errorView(error: MgwError): Record<string, unknown> {
+/** Returns the JSON representation of an error. Its `next` command uses the gateway and ledger of the global flags. */
+export function errorView(error: MgwError, globals: ServerFlags): Record<string, unknown> {
   return {
     code: error.code,
     message: error.message,
     charged: error.charged,
     retry: error.retry,
-    next: error.next,
+    next: withGlobals(error, globals).next,
     request_id: error.requestId,
     budget: error.budget,
   };
@@ -107,7 +110,7 @@ const defaultConcurrency = 8;
 export async function runForRefs(
   refs: readonly string[],
   runOne: (ref: string) => Promise<Outcome>,
-  progress: Progress,
+  { progress, globals }: Pick<Context, 'progress' | 'globals'>,
   concurrency = defaultConcurrency,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
@@ -123,7 +126,7 @@ export async function runForRefs(
   for (const [index, { error }] of outcomes.entries())
     if (error !== undefined && !interrupted.includes(error))
       progress.note(`${refs[index] ?? ''}: ${error.message}`);
-  const combined = combineOutcomes(outcomes, refs);
+  const combined = combineOutcomes(outcomes, refs, globals);
   if (interrupted[0] === undefined) return combined;
   return {
     ...combined,
@@ -146,11 +149,11 @@ function combineInterruptions(first: MgwError, all: readonly MgwError[]): MgwErr
   return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs continue.`);
 }
 
-function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[]): Outcome {
+function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[], globals: Globals): Outcome {
   const jobs = outcomes.map(({ json, error }, index) => ({
     ref: refs[index],
     ...(json['job'] as object | undefined),
-    ...(error && { outcome: errorView(error) }),
+    ...(error && { outcome: errorView(error, globals) }),
   }));
   const files = outcomes.flatMap(({ json }) => (json['files'] as JobFile[] | undefined) ?? []);
   const hasFailed = outcomes.some(({ error }) => error !== undefined);

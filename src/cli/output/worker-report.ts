@@ -1,4 +1,3 @@
-import { commandWithGlobals } from '../../flows/next.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
@@ -9,7 +8,7 @@ import type { Context } from '../context.ts';
 import { write } from '../io.ts';
 import { BatchDisplay, openResults, stateCounts, type Results } from './batch-display.ts';
 import { BatchReport } from './batch-report.ts';
-import { shellWord } from './human.ts';
+import { commandText } from './human.ts';
 import type { Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
 import type { Job, JobFile } from '../../job.ts';
@@ -113,14 +112,12 @@ export class WorkerReport implements WorkerWatcher {
   }
 
   quarantined(batch: string, id: string): void {
-    this.#printLine(
-      `${batch}/${id} quarantined: five workers died while running it → mgw batch enqueue ${batch} --again`,
-    );
+    const next = ['mgw', 'batch', 'enqueue', batch, '--again'];
+    this.note(`${batch}/${id} quarantined: five workers died while running it`, next);
   }
 
   note(text: string, next: string[] = []): void {
-    const words = commandWithGlobals(next, this.#context.globals).map(shellWord);
-    this.#printLine(words.length === 0 ? text : `${text} → ${words.join(' ')}`);
+    this.#printLine(next.length === 0 ? text : `${text} → ${commandText(next, this.#context.globals)}`);
   }
 
   alive(): void {

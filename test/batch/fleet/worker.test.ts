@@ -864,6 +864,8 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\tquarantined');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
     expect(status.json['queue']).toMatchObject({ quarantined: [{ id: 'row-0' }] });
+    const { stdout } = await runHereAs(here, ['--allow-http', 'batch', 'status', 'clips']);
+    expect(stdout).toContain('→ mgw --allow-http batch enqueue clips --again');
     gateway.polls = 1;
     const again = await runHereAs(here, ['batch', 'enqueue', 'clips', '--again']);
     expect(again.code).toBe(0);

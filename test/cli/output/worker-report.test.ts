@@ -56,3 +56,18 @@ it("a worker's report suggests a command with the worker's output and options, b
     "→ mgw batch retry clips -o 'out/{name}/{id}.{ext}' --strict --mark --id a\n",
   );
 });
+
+it("each command in a worker's report keeps the flags that choose the gateway and the ledger", async () => {
+  const stderr = new PassThrough();
+  const displayOptions = { ...context.displayOptions, stderr };
+  const globals = { json: true, profile: 'work' };
+  const report = await WorkerReport.open({ ...context, displayOptions, globals }, {});
+  report.quarantined('clips', 'a');
+  const error = new MgwError('not_found', 'No such job.', { next: ['mgw', 'models'] });
+  await report.ended(batch, { planned, files: [], isPaid: false, error }, 'failed', false);
+  expect(String(stderr.read())).toContain('→ mgw --profile work batch enqueue clips --again\n');
+  expect(report.outcome(undefined, undefined).json['rows']).toMatchObject([
+    { error: { next: ['mgw', '--profile', 'work', 'models'] } },
+  ]);
+  await report.close();
+});

@@ -5,6 +5,8 @@ import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
+import type { Globals } from '../../options.ts';
+import { commandText } from '../../output/human.ts';
 import { printableLine } from '../../../printable.ts';
 import {
   byLine,
@@ -55,7 +57,7 @@ async function status(context: Context, nameOrFile: string, typedOptions: BatchO
   const queue = fleet && (await queueOf(fleet.query, batch.name));
   const text = [
     statesText(plan, unfinished, context.globals),
-    ...(queue === undefined ? [] : [queueText(batch.name, queue)]),
+    ...(queue === undefined ? [] : [queueText(batch.name, queue, context.globals)]),
   ];
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
@@ -65,7 +67,11 @@ async function queueOf(query: Query, name: string): Promise<QueueCounts | undefi
   return queueCounts(query, name);
 }
 
-function queueText(name: string, { waiting, taken, quarantined, returned, unpaid }: QueueCounts): string {
+function queueText(
+  name: string,
+  { waiting, taken, quarantined, returned, unpaid }: QueueCounts,
+  globals: Globals,
+): string {
   const lines = (rows: QueueCounts['unpaid'], text: string): string[] =>
     rows.map(({ id, why }) => `${printableLine(id, 100)} ${text}: ${printableLine(why ?? 'no reason', 300)}`);
   const died = quarantined.map(({ id }) => ({ id, why: 'five workers died while running it' }));
@@ -74,6 +80,8 @@ function queueText(name: string, { waiting, taken, quarantined, returned, unpaid
     ...lines(returned, 'returned to the queue'),
     ...lines(died, 'quarantined'),
     ...lines(unpaid, 'ended unpaid'),
-    ...(died.length + unpaid.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`]),
+    ...(died.length + unpaid.length === 0
+      ? []
+      : [`→ ${commandText(['mgw', 'batch', 'enqueue', name, '--again'], globals)}`]),
   ].join('\n');
 }

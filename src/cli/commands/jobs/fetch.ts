@@ -85,5 +85,5 @@ async function fetchJobs(
       fetch(each, { force, deadline, strict, mark, wait }, withOwnSignals(deps), hooks),
     );
   };
-  return runForRefs([...plan.keys()], fetchOne, context.progress, maxConcurrent);
+  return runForRefs([...plan.keys()], fetchOne, context, maxConcurrent);
 }

@@ -1,10 +1,9 @@
 import { dirname } from 'node:path';
 import type { Context } from '../../context.ts';
 import { interruptions, write } from '../../io.ts';
-import { shellWord } from '../../output/human.ts';
+import { commandText } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
-import { commandWithGlobals } from '../../../flows/next.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
@@ -38,8 +37,7 @@ async function galleryHtml(
 ): Promise<string> {
   const settings = await context.settings();
   const secrets = settings.key === undefined ? [] : [settings.key.read()];
-  const withGlobals = (command: readonly string[]): string =>
-    commandWithGlobals(command, context.globals).map(shellWord).join(' ');
+  const withGlobals = (command: readonly string[]): string => commandText(command, context.globals);
   const { home, cwd } = thisHost();
   const redact = redactor(secrets);
   const deps: CollectDeps = {

@@ -34,7 +34,7 @@ async function showAll(context: Context, given: string[]): Promise<Outcome> {
   return runForRefs(
     refs,
     (ref) => one(ref).catch((error: unknown) => ({ json: {}, error: toMgwError(error) })),
-    context.progress,
+    context,
   );
 }
 

@@ -40,7 +40,7 @@ async function wait(context: Context, refArguments: string[]): Promise<Outcome> 
     const isOver = refs.length === 1 || outcome.error === undefined || !isInterruption(outcome.error);
     return isOver ? printOutcome(context, outcome) : { ...outcome, text: undefined };
   };
-  return runForRefs(refs, waitAndPrint, context.progress, refs.length);
+  return runForRefs(refs, waitAndPrint, context, refs.length);
 }
 
 // Prints each job as it ends, because the next one may take an hour.

@@ -112,7 +112,7 @@ async function scriptOutcome(
   const error = findingsError(findings, scriptExitCode, total);
   const chargeLine = `  Play money: ${charges}. (exit ${error.exitCode})`;
   if (!context.globals.json) await write(context.io.stderr, `mgw: ${error.message}\n${chargeLine}\n`);
-  return { json: { ...json, findings, error: errorView(error) }, exitCode: error.exitCode };
+  return { json: { ...json, findings, error: errorView(error, context.globals) }, exitCode: error.exitCode };
 }
 
 function findingsError(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {

@@ -53,7 +53,7 @@ async function status(context: Context, protocol: Protocol | undefined, refs: st
     results.push({ ref, ...(await queryOnce(ref, protocol, deps)) });
   const jobs = results.map(({ job, error }) => ({
     ...(job && jobView(job)),
-    ...(error && { query: errorView(error) }),
+    ...(error && { query: errorView(error, context.globals) }),
   }));
   const text = results
     .flatMap(({ job }) => (job ? [jobLine(job, columnsOf(context.io.stdout))] : []))
