@@ -262,12 +262,13 @@ export function localError(error: unknown, path: string, charged: Charged): MgwE
   if (error instanceof MgwError) return error;
   const cause = (systemCode(error) === 'ENOENT' && folderError(dirname(path))) || error;
   const code = systemCode(cause) ?? '';
+  const isFolderMissing = code === 'ENOENT' && !existsSync(dirname(path));
   const reason = systemMessages[code] ?? printableLine(messageOf(cause), 300);
   const retry = permanentCodes.includes(code) ? 'never' : 'safe';
   return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${reason}.`, {
     charged,
     retry: charged === 'no' ? retry : 'resume',
-    ...(charged === 'no' && code === 'ENOENT' && { next: ['mkdir', '-p', dirname(path)] }),
+    ...(charged === 'no' && isFolderMissing && { next: ['mkdir', '-p', dirname(path)] }),
     path,
     cause,
   });

@@ -9,10 +9,13 @@ import { readPackageFile } from '../installation.ts';
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
 /** Runs the given action in a context created from the global flags. */
-export type RunAction = (globals: Globals, action: Action) => Promise<void>;
+export type RunAction = (globals: Globals, action: Action, kind?: ActionKind) => Promise<void>;
 
 /** Runs the given action of a command that has been parsed. */
-export type Run = (command: Command, action: Action) => Promise<void>;
+export type Run = (command: Command, action: Action, kind?: ActionKind) => Promise<void>;
+
+/** `runs jobs` if the action's outcome, or its error, is reported to a workflow. */
+export type ActionKind = 'runs jobs' | undefined;
 
 /** Adds a command's arguments, flags and action, or a group's subcommands. */
 export type Register = (parent: Command, run: Run) => void;

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import type { Action } from './command-tree.ts';
+import type { Action, ActionKind } from './command-tree.ts';
 import { type Context, createContext } from './context.ts';
 import { requireUtf8 } from './encoding.ts';
 import type { Globals } from './options.ts';
@@ -94,8 +94,14 @@ async function outcomeOf(
   open: (globals: Globals) => Context,
 ): Promise<Outcome> {
   let outcome: Outcome = { json: {} };
-  const runAction = async (globals: Globals, action: Action): Promise<void> => {
+  let kind: ActionKind;
+  const runAction = async (globals: Globals, action: Action, actionKind?: ActionKind): Promise<void> => {
+    kind = actionKind;
     outcome = (await action(open(globals))) ?? outcome;
+  };
+  const ended = (result: Outcome): Promise<Outcome> => {
+    const isRun = kind === 'runs jobs' && exitCodeOf(result) !== exitCodes.usage;
+    return withNextCommand({ ...result, isRun }, program, argv);
   };
   let program: Program | undefined;
   try {
@@ -103,13 +109,13 @@ async function outcomeOf(
     requireUtf8(argv);
     program = createProgram(argv, runAction, screens);
     await program.run();
-    return await withNextCommand(outcome, program, argv);
+    return await ended(outcome);
   } catch (error) {
     const text = program?.parserOutput().trimEnd() ?? '';
     if (!(error instanceof CommanderError)) {
       const thrown = toMgwError(error);
       const json = thrown.job && { job: (await import('../jobs/view.ts')).jobView(thrown.job) };
-      return withNextCommand({ json: json ?? {}, error: thrown, help: text }, program, argv);
+      return ended({ json: json ?? {}, error: thrown, help: text });
     }
     const helped = wantsJson(argv) ? program?.helpTarget() : undefined;
     if (helped !== undefined) {

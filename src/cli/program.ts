@@ -172,9 +172,11 @@ export function createProgram(argv: readonly string[], act: RunAction, screens =
   root
     .configureHelp(helpStyle(screens, extent))
     .addHelpText('after', isOverview ? firstSteps : examplesOf(isAll));
-  const run: Run = (command, action) => {
+  const run: Run = (command, action, kind) => {
     const globals = command.optsWithGlobals<Globals>();
-    return act(globals.fields === undefined ? globals : { ...globals, json: true }, action);
+    const isDryRun = command.getOptionValue('dryRun') === true;
+    const allGlobals = globals.fields === undefined ? globals : { ...globals, json: true };
+    return act(allGlobals, action, isDryRun ? undefined : kind);
   };
   addCommands(root, run, commands);
   return {

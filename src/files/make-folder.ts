@@ -3,6 +3,7 @@ import {
   fsync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   realpathSync,
   statSync,
@@ -11,7 +12,7 @@ import {
 import { rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { MgwError, systemCode } from '../errors.ts';
+import { localError, MgwError, systemCode, type Charged } from '../errors.ts';
 
 /**
  * Durably creates a folder and its missing parents, with mode 0700 by default. An existing folder is not changed. Does
@@ -37,6 +38,21 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
   checkOwnFolder(folder, mayBeLink);
+}
+
+/**
+ * Creates a folder in the system's temporary folder. Only its owner can read it. Returns its path, which is absolute
+ * because a script in the folder may change its current folder.
+ * @throws MgwError('local_io'), exit 10; its `next` creates the temporary folder if it does not exist.
+ */
+export function makeTempFolder(prefix: string, charged: Charged = 'no'): string {
+  const start = path.resolve(tmpdir(), prefix);
+  try {
+    return mkdtempSync(start);
+  } catch (error) {
+    const failure = localError(error, start, 'no');
+    throw charged === 'no' ? failure : failure.with({ charged, retry: 'resume' });
+  }
 }
 
 /** Removes a folder if it is empty. Does not remove a link to a folder. @throws file system errors. */

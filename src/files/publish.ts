@@ -5,7 +5,9 @@ import {
   linkSync,
   lstatSync,
   openSync,
+  readlinkSync,
   renameSync,
+  statSync,
   unlinkSync,
   writeSync,
   type Stats,
@@ -89,7 +91,8 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
 
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
   const existing = statusOf(target);
-  if (existing !== undefined && !isReplaceable(existing)) throw existsError(target, existing, charged);
+  if (existing !== undefined && !isReplaceable(target, existing))
+    throw existsError(target, existing, charged);
   // According to POSIX, a rename between two links to the same file does nothing.
   if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
@@ -171,7 +174,8 @@ export function checkFree(
   { force, charged, isBegun = false }: PublishOptions & { charged: Charged },
 ): void {
   const existing = statusAt(target, charged);
-  if (existing === undefined || (force && isReplaceable(existing)) || (isBegun && isEmpty(existing))) return;
+  if (existing === undefined || (force && isReplaceable(target, existing)) || (isBegun && isEmpty(existing)))
+    return;
   throw existsError(target, existing, charged);
 }
 
@@ -203,8 +207,18 @@ function statusOf(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
 }
 
-function isReplaceable(existing: Stats): boolean {
-  return existing.isFile() || existing.isSymbolicLink();
+function isReplaceable(path: string, existing: Stats): boolean {
+  return existing.isFile() || (existing.isSymbolicLink() && !isLinkToDevice(path));
+}
+
+// Whether a link leads to a device, a pipe or a folder, or to a file descriptor. On Linux, /dev/stdout is a link to
+// /proc/self/fd/1; on macOS, to fd/1.
+function isLinkToDevice(path: string): boolean {
+  try {
+    return /^(\/proc|fd)\//.test(readlinkSync(path)) || !statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 function isEmpty(existing: Stats | undefined): boolean {
@@ -213,17 +227,17 @@ function isEmpty(existing: Stats | undefined): boolean {
 
 function existsError(target: string, existing: Stats | undefined, charged: Charged): MgwError {
   const displayPath = printableLine(target);
-  return new MgwError('output_exists', `${displayPath} ${describeExisting(existing)}`, {
+  return new MgwError('output_exists', `${displayPath} ${describeExisting(target, existing)}`, {
     charged,
     retry: charged === 'no' ? 'safe' : 'resume',
   });
 }
 
-function describeExisting(existing: Stats | undefined): string {
+function describeExisting(path: string, existing: Stats | undefined): string {
   if (existing?.isDirectory()) return 'is a folder: use a file in it.';
+  if (existing !== undefined && !isReplaceable(path, existing))
+    return 'is not a regular file: use another file, or -o - for standard output.';
   if (existing?.isSymbolicLink())
     return 'is a symbolic link: use another file, or replace the link with --force.';
-  if (existing === undefined || existing.isFile())
-    return 'exists: use another file, or replace it with --force.';
-  return 'is not a regular file: use another file, or -o - for standard output.';
+  return 'exists: use another file, or replace it with --force.';
 }

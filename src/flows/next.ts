@@ -143,6 +143,7 @@ const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', ...unwr
  * if a different output would not help, or if {@link chmodCommand} fixes the cause.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
+  if (output === '-') return undefined;
   if (error.code === 'output_exists') return freePath(output);
   // The command line refuses a path that begins with `~`.
   if (error.code === 'usage' && output.startsWith('~/')) return join(homeFolder(), output.slice(2));

@@ -1,16 +1,15 @@
-import { createReadStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { createReadStream, rmdirSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { MgwError, usageError, localError } from '../errors.ts';
+import { MgwError, usageError } from '../errors.ts';
 import { speedometer } from '../http/download.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput } from '../files/publish.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
-import { isFolder } from '../files/make-folder.ts';
+import { isFolder, makeTempFolder } from '../files/make-folder.ts';
 import { videoCount, type Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './order.ts';
 import { fetchCommand, isLoss } from './errors.ts';
@@ -31,6 +30,9 @@ export interface FetchOptions extends WatchOptions, SaveOptions {
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
 
+// The start of the name of the temporary folder for a result that is written to standard output.
+const tempPrefix = 'mgw-';
+
 type FileTarget = Target & { kind: 'file' };
 
 /**
@@ -40,6 +42,7 @@ type FileTarget = Target & { kind: 'file' };
 export function checkTargetFree(target: Target, count: number, force: boolean): void {
   if (target.kind === 'stdout') {
     checkOneForStdout(count);
+    rmdirSync(makeTempFolder(tempPrefix));
     return;
   }
   const paths = pathsAt(target.path, count);
@@ -75,9 +78,7 @@ export async function fetchResults(
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
   checkOneForStdout(job.record.results ?? requestedCount(job, protocol), job);
   if (options.mark) deps.note(stdoutText);
-  const tempFolder = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
-    throw localError(error, tmpdir(), 'yes');
-  });
+  const tempFolder = makeTempFolder(tempPrefix, 'yes');
   try {
     const fileTarget: FileTarget = { kind: 'file', path: join(tempFolder, 'result.mp4') };
     const files = await fetchTo(fileTarget, job, protocol, deps, { ...options, record: false, mark: false });

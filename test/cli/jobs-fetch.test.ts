@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { onEnd } from '../support/clean-ups.ts';
 import type { CliResult, User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { userHere } from '../support/one-process.ts';
@@ -52,6 +53,28 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(again).toMatchObject({ code: 0, stdout: ran.stdout });
     expect(gateway.submissions).toHaveLength(2);
   });
+
+  it.each([
+    ['a missing folder', 'no', 'mkdir -p '],
+    ['a file', 'file/no', 'mgw doctor'],
+  ])(
+    'checks the temporary folder before a submission, and names a fix if TMPDIR is %s',
+    async (_, name, fix) => {
+      writeFileSync(join(user.cwd, 'file'), '');
+      await submit('--key', 'one');
+      vi.stubEnv('TMPDIR', join(user.cwd, name));
+      onEnd(() => void vi.unstubAllEnvs());
+      for (const { code, stderr } of [
+        await submit('-o', '-'),
+        await user.run(['jobs', 'import', '-']),
+        await user.run(['sandbox', 'exec', '--', 'true']),
+      ])
+        expect([code, stderr]).toEqual([10, expect.stringContaining(`  next: ${fix}`)]);
+      expect(gateway.submissions).toHaveLength(1);
+      const { code, stderr } = await fetch('@one', '-o', '-');
+      expect([code, stderr]).toEqual([10, expect.stringContaining('was charged')]);
+    },
+  );
 
   it('names files according to a template that may contain folders', async () => {
     await submit('--key', 'one');

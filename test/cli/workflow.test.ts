@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -33,6 +33,9 @@ const boat = [
   '50ms',
 ];
 
+const dead = { MGW_BASE_URL: 'http://127.0.0.1:5' };
+const noState = { MGW_STATE_DIR: '/dev/null/state' };
+
 it('a workflow step passes its job and file to the next step', async () => {
   const ran = await user.start(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']).result;
   expect(ran.stderr).toMatch(/^Saved boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
@@ -62,6 +65,36 @@ it('each command in the summary and in --json keeps the flags that choose the ga
   expect(summary).toContain(` Next: \`mgw ${flags.join(' ')} jobs resolve job`);
   expect(summary).toContain(`| mgw ${flags.join(' ')} jobs resolve job`);
   expect(summary).not.toMatch(/(`|\| )mgw (?!--base-url)/);
+});
+
+it.each<[string, number, string[], NodeJS.ProcessEnv?]>([
+  ['a model of unknown protocol', 6, ['video', 'submit', 'hi', '-m', 'video-a', '--retries', '0'], dead],
+  ['a folder that cannot be created', 10, ['video', 'c', 'submit', ...boat, '-o', 'file/out/']],
+  ['a state folder that cannot be created', 10, ['jobs', 'wait', '@last'], noState],
+  ['a state folder that cannot be created', 10, ['jobs', 'fetch', '@last'], noState],
+  ['a state folder that cannot be created', 10, ['tts', 'hi', '-o', 'a.mp3'], noState],
+  ['a job that must be resolved', 7, ['jobs', 'resolve', '@boat']],
+])('%s is reported to the workflow (exit %i): %j', async (_, code, args, env = {}) => {
+  writeFileSync(join(user.cwd, 'file'), '');
+  if (code === 7) {
+    gateway.script.submit.push({ status: 500, body: {} });
+    await user.run(['video', 'c', 'submit', ...boat, '--key', 'boat', '--retries', '0']);
+  }
+  const path = join(user.cwd, 'step');
+  expect(await user.run(args, { env: { ...env, GITHUB_OUTPUT: path } })).toMatchObject({ code });
+  expect(readFileSync(path, 'utf8')).toMatch(new RegExp(`^exit_code<<(\\S+)\n${code}\n\\1\n`, 'm'));
+});
+
+it('neither exit 2, a dry run nor jobs show is reported to the workflow', async () => {
+  await user.run(['video', 'c', 'submit', ...boat, '--key', 'boat']);
+  const env = { GITHUB_OUTPUT: join(user.cwd, 'step') };
+  for (const args of [
+    ['video', 'c', 'submit', ...boat, '--duration', '-1'],
+    ['video', 'c', 'submit', ...boat, '--dry-run'],
+    ['jobs', 'show', '@last', '@boat'],
+  ])
+    await user.run(args, { env });
+  expect(existsSync(env.GITHUB_OUTPUT)).toBe(false);
 });
 
 it('an error is annotated once, on stderr, and the gateway cannot inject a workflow command', async () => {

@@ -1,4 +1,4 @@
-import { openSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import type * as FileSystem from 'node:fs';
 import {
   lstat,
@@ -294,6 +294,23 @@ describe('checkOutput', () => {
     for (const path of [folder, '/dev/null'])
       await expect(checked(path, options)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
   });
+
+  it.each([once, force])(
+    'refuses a link to a device, to a folder or to a file descriptor (%o)',
+    async (options) => {
+      const file = openSync(target, 'w');
+      for (const to of ['/dev/null', folder, `/proc/self/fd/${file}`, 'fd/1']) {
+        const link = join(folder, 'link');
+        await symlink(to, link);
+        const message = expect.stringContaining('is not a regular file') as string;
+        await expect(checked(link, options)).rejects.toMatchObject({ ...refusal, message });
+        await expect(publish(part, link, options)).rejects.toMatchObject(existing);
+        expect(await readlink(link)).toBe(to);
+        await rm(link);
+      }
+      closeSync(file);
+    },
+  );
 
   it('refuses a folder that is missing or is a file', async () => {
     const noFolder = expect.stringContaining('no such folder') as string;

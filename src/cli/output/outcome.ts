@@ -18,7 +18,7 @@ export interface Outcome {
   onPrinted?: () => Promise<void>;
   /** Whether the command was charged. Set only if repeating the command would pay again. Reported if printing fails. */
   paid?: Charged;
-  /** Whether the command ran jobs, so that its outcome is reported to a workflow. */
+  /** Whether the outcome is reported to a workflow. Set only in `main`. */
   isRun?: boolean;
   /** Help to print on stderr above the error. */
   help?: string;
@@ -160,7 +160,6 @@ function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[], 
   return {
     json: { jobs, ...(files.length > 0 && { files }) },
     text: outcomes.flatMap(({ text }) => (text ? [text] : [])).join('\n'),
-    isRun: true,
     exitCode: hasFailed ? exitCodes.partial : exitCodes.ok,
     onPrinted: async () => {
       for (const { onPrinted } of outcomes) await onPrinted?.();

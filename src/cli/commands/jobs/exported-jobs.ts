@@ -1,8 +1,8 @@
-import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { open, rm, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { decodeUtf8, maxInputBytes } from '../../input.ts';
 import { localError, usageError } from '../../../errors.ts';
+import { makeTempFolder } from '../../../files/make-folder.ts';
 import { lineBlocks } from '../../../files/line-blocks.ts';
 import { isObject, tryParseJson, type Json } from '../../../json.ts';
 
@@ -67,27 +67,25 @@ export interface SpooledJob {
  * memory.
  */
 export class JobSpool {
-  readonly #folder: string;
+  readonly #path: string;
   readonly #file: FileHandle;
   #size = 0;
 
-  private constructor(folder: string, file: FileHandle) {
-    this.#folder = folder;
+  private constructor(path: string, file: FileHandle) {
+    this.#path = path;
     this.#file = file;
   }
 
   /** Creates an empty file. @throws MgwError('local_io') if it cannot be created. */
   static async open(): Promise<JobSpool> {
-    return withLocalErrors(async () => {
-      const folder = await mkdtemp(join(tmpdir(), 'mgw-import-'));
-      return new JobSpool(folder, await open(join(folder, 'jobs'), 'wx+', 0o600));
-    });
+    const path = join(makeTempFolder('mgw-import-'), 'jobs');
+    return withLocalErrors(path, async () => new JobSpool(path, await open(path, 'wx+', 0o600)));
   }
 
   /** Adds a job. @throws MgwError('local_io') if it cannot be written. */
   async add(value: Json): Promise<SpooledJob> {
     const bytes = Buffer.from(JSON.stringify(value));
-    await withLocalErrors(() => this.#file.appendFile(bytes));
+    await withLocalErrors(this.#path, () => this.#file.appendFile(bytes));
     const spooled = { offset: this.#size, length: bytes.length };
     this.#size += bytes.length;
     return spooled;
@@ -102,12 +100,12 @@ export class JobSpool {
   /** Removes the file. */
   async close(): Promise<void> {
     await this.#file.close();
-    await rm(this.#folder, { recursive: true, force: true });
+    await rm(dirname(this.#path), { recursive: true, force: true });
   }
 }
 
-function withLocalErrors<T>(work: () => Promise<T>): Promise<T> {
+function withLocalErrors<T>(path: string, work: () => Promise<T>): Promise<T> {
   return work().catch((error: unknown) => {
-    throw localError(error, tmpdir(), 'no');
+    throw localError(error, path, 'no');
   });
 }

@@ -33,7 +33,7 @@ export function registerFetch(command: Command, run: Run): void {
   command
     .addHelpText('after', explanation)
     .action((refs: string[]) =>
-      run(command, (context) => fetchJobs(context, refs, command.opts(), ['jobs', 'fetch'])),
+      run(command, (context) => fetchJobs(context, refs, command.opts(), ['jobs', 'fetch']), 'runs jobs'),
     );
 }
 
@@ -47,10 +47,14 @@ export function registerFetchOf(command: Command, protocol: Protocol | undefined
   addFetchOptions(command, 'JOB.mp4');
   const examples = ['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'];
   command.addHelpText('after', examplesFor(wordsOf('fetch', protocol), examples)).action((refs: string[]) =>
-    run(command, async (context) => {
-      const chosenProtocol = protocol ?? (await handleProtocol(context, command.opts()));
-      return fetchJobs(context, refs, command.opts(), wordsOf('fetch', chosenProtocol), chosenProtocol);
-    }),
+    run(
+      command,
+      async (context) => {
+        const chosenProtocol = protocol ?? (await handleProtocol(context, command.opts()));
+        return fetchJobs(context, refs, command.opts(), wordsOf('fetch', chosenProtocol), chosenProtocol);
+      },
+      'runs jobs',
+    ),
   );
 }
 

@@ -41,7 +41,7 @@ export function registerResolve(command: Command, run: Run): void {
       'after',
       '\nExamples:\n  $ mgw jobs resolve @last\n  $ mgw jobs resolve @last --adopt task_123\n  $ mgw jobs resolve @last --not-created',
     )
-    .action((ref: string) => run(command, (context) => resolve(context, ref, command.opts())));
+    .action((ref: string) => run(command, (context) => resolve(context, ref, command.opts()), 'runs jobs'));
 }
 
 async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {

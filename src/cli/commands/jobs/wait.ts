@@ -19,7 +19,7 @@ export function registerWait(command: Command, run: Run): void {
       'after',
       '\nExamples:\n  $ mgw jobs wait @last --timeout 10m\n  $ mgw jobs wait @last --json\n  $ mgw jobs ls -q --state running | mgw jobs wait -',
     )
-    .action((refs: string[]) => run(command, (context) => wait(context, refs)));
+    .action((refs: string[]) => run(command, (context) => wait(context, refs), 'runs jobs'));
 }
 
 /** The maximum pause between the first polls of consecutive jobs, in ms. */

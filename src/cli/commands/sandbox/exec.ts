@@ -1,6 +1,6 @@
 import { counted } from '../../../printable.ts';
-import { rm, chmod, mkdir, mkdtemp, writeFile } from 'node:fs/promises';
-import { join, delimiter, resolve } from 'node:path';
+import { rm, chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join, delimiter } from 'node:path';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import { addServeOptions, gatewayFolder, serve, type ServeOptions } from './serve.ts';
@@ -12,6 +12,7 @@ import { keyOfFile, readKeyFile } from '../../../config/key.ts';
 import type { ConfigFile } from '../../../config/schema.ts';
 import { parseDuration, formatDuration } from '../../../clock.ts';
 import { MgwError, usageError, systemCode } from '../../../errors.ts';
+import { makeTempFolder } from '../../../files/make-folder.ts';
 import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Finding } from '../../../sandbox/verify.ts';
 import { spawn, type StdioOptions } from 'node:child_process';
@@ -155,8 +156,7 @@ interface ScriptFolder {
 
 /** Creates a folder for the script. Only its owner can read the folder. */
 async function makeScriptFolder(): Promise<ScriptFolder> {
-  // The path is absolute, because the script may change its current folder.
-  const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
+  const path = makeTempFolder('mgw-exec-');
   const home = join(path, 'home');
   const folder = {
     ...{ path, home, bin: join(path, 'bin') },

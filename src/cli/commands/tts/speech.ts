@@ -168,7 +168,7 @@ function spokenText({ job, isResumed }: Delivered): string {
 // In `mgw tts … -o - | head -c 1`, the reader closes the pipe on purpose.
 function quietIfPipeClosed(outcome: Outcome): Outcome {
   if (!(outcome.error?.cause instanceof ClosedPipe)) return outcome;
-  return { json: {}, exitCode: exitCodes.incomplete, silent: true, isRun: true };
+  return { json: {}, exitCode: exitCodes.incomplete, silent: true };
 }
 
 async function deliverPieces(
@@ -194,10 +194,10 @@ async function deliverPieces(
     progress.stop();
     progress.note(`Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${kept}. ${saved}`);
     const json = { jobs: jobs.map(jobView), ...(file && { files }) };
-    return { json, text: file?.path, paid: 'yes', onPrinted: delivered, isRun: true };
+    return { json, text: file?.path, paid: 'yes', onPrinted: delivered };
   } catch (thrown) {
     const error = toMgwError(thrown);
     const json = thrown instanceof PiecesError ? { jobs: thrown.jobs.map(jobView) } : {};
-    return quietIfPipeClosed({ json, error, isRun: true });
+    return quietIfPipeClosed({ json, error });
   }
 }

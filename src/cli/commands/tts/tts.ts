@@ -64,7 +64,9 @@ export function registerTts(command: Command, run: Run): void {
   addTtsOptions(command);
   command
     .addHelpText('after', examples)
-    .action((text: string | undefined) => run(command, (context) => tts(context, text, command.opts())));
+    .action((text: string | undefined) =>
+      run(command, (context) => tts(context, text, command.opts()), 'runs jobs'),
+    );
 }
 
 async function tts(context: Context, text: string | undefined, options: TtsOptions): Promise<Outcome> {

@@ -47,7 +47,6 @@ export async function deliveredOutcome(
       json: { job: jobView(job), ...(isSaved && { files }) },
       text: isSaved ? paths : job.id,
       onPrinted: delivered,
-      isRun: true,
     };
   } catch (thrown) {
     const error = withOutput(toMgwError(thrown), options);
@@ -55,7 +54,7 @@ export async function deliveredOutcome(
     // If an accepted task could not be recorded, print its handle on stdout too, because the handle is the only
     // reference to the task.
     const json = { ...(handle !== undefined && { handle }), ...(job && { job: jobView(job) }) };
-    return { json, text: handle && printableLine(handle), error, isRun: true };
+    return { json, text: handle && printableLine(handle), error };
   }
 }
 

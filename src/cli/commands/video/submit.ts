@@ -87,7 +87,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
     `\nExamples:\n${(protocol?.examples ?? examples).map((line) => `  $ ${line}`).join('\n')}`,
   );
   command.action((prompt: string | undefined) =>
-    run(command, (context) => submitCommand(context, protocol, prompt, command.opts())),
+    run(command, (context) => submitCommand(context, protocol, prompt, command.opts()), 'runs jobs'),
   );
 }
 
