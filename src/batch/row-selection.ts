@@ -34,7 +34,7 @@ const settledStates = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 /** `batch run` covers every row, but skips rows that failed, were changed or are in doubt. */
 export const everyRow: RowSelection = {
   isInScope: () => true,
-  rowToRun: (planned) => (isOpen(planned) ? planned : undefined),
+  rowToRun: (planned, _, paths) => (isOpen(planned) ? toContinue(planned, paths) : undefined),
 };
 
 /**
@@ -49,7 +49,7 @@ export function retryOfRated(maxRating: number): RowSelection {
   return {
     isInScope: (planned) => isPoor(planned) || isStarted(planned),
     rowToRun: (planned, before, paths) => {
-      if (isStarted(planned)) return planned;
+      if (isStarted(planned)) return toContinue(planned, paths);
       return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned, paths) : undefined;
     },
   };
@@ -90,7 +90,7 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
     },
     rowToRun: (planned, before, paths) => {
       const { state, take } = planned;
-      if (isOpen(planned)) return planned;
+      if (isOpen(planned)) return toContinue(planned, paths);
       const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
       // If another process has retried the row since the plan was made, do not retry it again: the user requested one
       // retry.
@@ -212,15 +212,26 @@ function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
   return filesOf(job, path, count) !== undefined || pathsAt(pathFor(path, job), count).some(pathExists);
 }
 
+// A retry that was begun in another folder does not replace the file of an earlier take.
+function toContinue(planned: PlannedRow, paths: Plan['paths'] | undefined): PlannedRow {
+  const { state, take, path } = planned;
+  const isBegunHere = take.job?.record.goals.some(({ output }) => output === path) === true;
+  if (take.number === 1 || state !== 'running' || isBegunHere || !isOccupied(planned)) return planned;
+  return withTakePath(planned, paths);
+}
+
+function withNextTakePath(planned: PlannedRow, paths?: Plan['paths']): PlannedRow {
+  return withTakePath(withNextTake(planned), paths);
+}
+
 // If the file name with the take's number exists or is another row's output, uses the next free number.
-function withNextTakePath(planned: PlannedRow, paths: Plan['paths'] = new Map()): PlannedRow {
-  const next = withNextTake(planned);
-  const { path, rowPath = path, work } = planned;
-  if (rowPath.includes('{job}')) return { ...next, path: rowPath };
+function withTakePath(planned: PlannedRow, paths: Plan['paths'] = new Map()): PlannedRow {
+  const { path, rowPath = path, work, take } = planned;
+  if (rowPath.includes('{job}')) return { ...planned, path: rowPath };
   const isFree = (file: string): boolean => !pathExists(file) && !paths.has(sameFileName(file));
-  for (let { number } = next.take; ; number += 1) {
+  for (let { number } = take; ; number += 1) {
     const takePath = pathOfTake(rowPath, number);
-    if (pathsAt(takePath, countOf(work)).every(isFree)) return { ...next, path: takePath };
+    if (pathsAt(takePath, countOf(work)).every(isFree)) return { ...planned, path: takePath, rowPath };
   }
 }
 

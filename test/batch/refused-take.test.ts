@@ -110,3 +110,31 @@ it('a row that was never sent and then corrected is new, and only its new conten
   expect(await outcome('run', file)).toEqual([0, { done: 2 }]);
   expect(charges()).toEqual({ right: 1, 'a cat': 1 });
 });
+
+it.each(['made', 'running'])(
+  'a run saves a second take that is %s next to the first take in another folder',
+  async (state) => {
+    const file = write('a boat');
+    const run = async (command: string, folder: string, ...args: string[]): Promise<[number, string]> => {
+      const { code, stdout } = await scene.batch(
+        command,
+        file,
+        '-o',
+        scene.at(`${folder}/{id}.{ext}`),
+        ...args,
+      );
+      return [code, stdout.replaceAll(`${scene.user.cwd}/`, '')];
+    };
+    for (const folder of ['one', 'two']) expect((await run('run', folder))[0]).toBe(0);
+    const earlier = readFileSync(scene.at('one/a.mp4'));
+    scene.gateway.video = fakeMp4(5000);
+    if (state === 'running') scene.gateway.polls = Infinity;
+    const isMade = state === 'made';
+    expect((await run('retry', 'two', '--id', 'a', '--timeout', '1s'))[0]).toBe(isMade ? 0 : 11);
+    scene.gateway.polls = 1;
+    expect(await run('run', 'one')).toEqual([0, 'one/a.2.mp4\n']);
+    expect(readFileSync(scene.at('one/a.mp4'))).toEqual(earlier);
+    expect(await run('run', 'one')).toEqual([0, '']);
+    expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
+  },
+);
