@@ -1,5 +1,4 @@
 import type { buildConnector, Client, Dispatcher, Pool } from 'undici';
-import type { Readable } from 'node:stream';
 import { messageOf, systemCode } from '../errors.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
 import {
@@ -186,7 +185,7 @@ export class Connections {
     socket.once('close', () => {
       if (!hasExcess(socket)) this.#opened.delete(socket);
     });
-    if (this.#options.maxConnections === 1) repairHead(socket);
+    this.#undici.repairHeads(socket);
     this.#guardEnd(socket);
     try {
       await this.#onConnected?.(socket);
@@ -259,39 +258,4 @@ function connectAsync(
     target.signal.addEventListener('abort', onAbort, { once: true });
     connector(target, (error, socket) => (error === null ? resolve(socket) : reject(error)));
   });
-}
-
-/** The maximum length of a head to examine, in bytes. undici rejects a longer head. */
-const maxHeadBytes = 64 * 1024;
-const headEnd = /\r?\n\r?\n/;
-
-/**
- * Lets undici read two kinds of heads that it would reject. Used on a connection for a single response, because that
- * response may contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body
- * has both a length and chunks, the chunks take precedence (RFC 9112 6.3).
- */
-function repairHead(socket: Readable): void {
-  let head = '';
-  const read = socket.read.bind(socket) as () => Buffer | null;
-  // undici reads the bytes with this method. Latin-1 preserves every byte.
-  socket.read = () => {
-    // Node 26 returns one chunk per call.
-    for (let chunk = read(); chunk !== null; chunk = read()) head += chunk.toString('latin1');
-    while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(headLength(head));
-    const mayBeHead = 'HTTP/1.'.startsWith(head.slice(0, 7));
-    if (mayBeHead && head.length < maxHeadBytes && !headEnd.test(head)) return null;
-    socket.read = read;
-    return Buffer.from(mayBeHead ? repairedHead(head) : head, 'latin1');
-  };
-}
-
-function headLength(text: string): number {
-  const match = headEnd.exec(text);
-  return match === null ? text.length : match.index + match[0].length;
-}
-
-function repairedHead(text: string): string {
-  const head = text.slice(0, headLength(text));
-  if (!/^transfer-encoding:/im.test(head)) return text;
-  return head.replace(/^content-length:.*\r?\n/gim, '') + text.slice(head.length);
 }

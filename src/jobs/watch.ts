@@ -80,8 +80,12 @@ export async function watch(
   }
 }
 
-/** Whether a job was submitted so recently that "not found" proves nothing; `now` is in ms since 1970. */
+/**
+ * Whether a job was submitted so recently that "not found" proves nothing; `now` is in ms since 1970. False for a job
+ * that has succeeded, because the gateway knew its task.
+ */
 export function isTooNew(job: Job, now: number): boolean {
+  if (job.state === 'succeeded') return false;
   const since = Date.parse(job.submitted_at ?? '');
   return !Number.isNaN(since) && now - since <= notFoundGraceMs;
 }

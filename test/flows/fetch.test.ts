@@ -190,6 +190,13 @@ describe('a single query', () => {
     expect(error?.next).toEqual(['mgw', 'jobs', 'wait', anyId]);
   });
 
+  it('leads to exit 9 for an unknown task just after its submission if the task has succeeded', async () => {
+    const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
+    const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
+    const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted, finished]);
+    expect([exit, error?.charged]).toEqual([9, 'yes']);
+  });
+
   it("prints the gateway's warning", async () => {
     expect((await ask(seen('running', { warning: 'slow today' })))[3]).toEqual(['slow today']);
   });

@@ -296,6 +296,7 @@ describe('a request whose response may be incomplete', () => {
       'an unrequested 100 response',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
+    ['lines without a CR', 'HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n'],
   ])(
     'returns a complete response with %s, regardless of how the response is split into packets',
     async (_, head) => {
@@ -312,6 +313,27 @@ describe('a request whose response may be incomplete', () => {
       }
     },
   );
+
+  it.each([
+    [
+      'an unrequested 100 response',
+      'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"id":1}',
+    ],
+    [
+      'both a length and chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"id":1}\r\n0\r\n\r\n',
+    ],
+    ['two equal lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 8\r\nContent-Length: 8\r\n\r\n{"id":1}'],
+  ])('returns each complete response of a shared connection with %s', async (_, answer) => {
+    const server = await tcpServer((socket) => socket.on('data', () => socket.write(answer)));
+    const client = clientFor(`http://127.0.0.1:${server.port}`);
+    const complete = { status: 200, text: '{"id":1}', complete: true };
+    for (let count = 0; count < 3; count += 1) {
+      expect(await client.exchange(get, call)).toMatchObject(complete);
+      await turn();
+    }
+    expect(server.connections).toBe(1);
+  });
 
   it('returns the received part as incomplete if the connection is reset and the length is unknown', async () => {
     const server = await rawServer((socket) => {

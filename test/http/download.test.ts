@@ -487,6 +487,16 @@ describe('a redirected download', () => {
     },
   );
 
+  it.each([
+    ['/视频.mp4', '/%E8%A7%86%E9%A2%91.mp4'],
+    ['/my video.mp4', '/my%20video.mp4'],
+    ['/%E8%A7%86.mp4', '/%E8%A7%86.mp4'],
+  ])('follows a redirect to %s', async (location, path) => {
+    const server = await ctx.start(inTurn(to(location), file({ content })));
+    await expectWhole(await ctx.fetch(server.url('/a')), content);
+    expect(server.asked.map((each) => each.path)).toEqual(['/a', path]);
+  });
+
   it('follows five redirects', async () => {
     const hop = to('/next');
     const server = await ctx.start(inTurn(hop, hop, hop, hop, hop, file({ content })));

@@ -98,8 +98,12 @@ function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
   return { [auth.header]: `${auth.scheme} ${key}`.trim() };
 }
 
-function redirectOf(message: WireResponse): string | undefined {
-  return redirectStatuses.has(message.statusCode) ? message.headers['location'] : undefined;
+// Returns the target of a redirect. Servers may send spaces and UTF-8 that should have been percent-encoded. undici
+// decodes headers as Latin-1.
+function redirectOf({ statusCode, headers }: WireResponse): string | undefined {
+  const location = redirectStatuses.has(statusCode) ? headers['location'] : undefined;
+  const decoded = location && Buffer.from(location, 'latin1').toString();
+  return (decoded?.includes('\ufffd') ? location : decoded)?.replaceAll(' ', '%20');
 }
 
 function keyInAddressError(url: URL): MgwError {
