@@ -1,6 +1,7 @@
 import { messageOf, MgwError } from '../../errors.ts';
 import { isSameGateway } from '../../jobs/order.ts';
 import { printableLine } from '../../printable.ts';
+import { claimFileName, names } from '../../ledger/names.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -85,17 +86,33 @@ export class RowQueue {
     }
   }
 
-  /** Claims up to `max` rows. Calls for the same batch must not overlap. */
-  async claim(batch: string, max: number): Promise<ClaimedRow[]> {
+  /** Claims up to `max` rows, of those in `ids` if given. Calls for the same batch must not overlap. */
+  async claim(batch: string, max: number, ids?: readonly string[]): Promise<ClaimedRow[]> {
     const lease = await this.#fleet.lease();
     const claimedIds = [...this.#claimed].filter((row) => row.batch === batch).map(({ id }) => id);
     // If a server crash undoes the claim, another worker may claim the same row. That is safe, because the ledger
     // prevents a second payment.
-    const values = [batch, lease, claimedIds, max];
+    const values = [batch, lease, claimedIds, max, ids];
     const rows = await this.#fleet.query<{ id: string; content: string }>(claimRows, values, 'soon');
     const claimed = rows.map(({ id, content }) => ({ batch, id, lease, content }));
     for (const row of claimed) this.#claimed.add(row);
     return claimed;
+  }
+
+  /** Returns the ids of a batch's available rows that have a job. Only these rows may have been paid for. */
+  async idsWithJob(batch: string): Promise<string[]> {
+    const { query } = this.#fleet;
+    const rows = await query<{ id: string }>(
+      `select id from {batch_rows} where batch = $1 and ${isAvailable}`,
+      [batch],
+    );
+    const nameOf = (id: string): string =>
+      claimFileName(names.first({ key: `${batch}/${id}`, fingerprint: '' }));
+    const ids = new Map(rows.map(({ id }) => [nameOf(id), id]));
+    const claims = await query<{ name: string }>('select name from {claims} where name = any($1::text[])', [
+      [...ids.keys()],
+    ]);
+    return claims.flatMap(({ name }) => ids.get(name) ?? []);
   }
 
   /** Whether this process still has the lease under which it claimed a row. @throws MgwError('unreachable'). */
@@ -205,6 +222,7 @@ with alive as (select from {leases} where id = $2::bigint and until > clock_time
   free as (
     select id from {batch_rows}
     where batch = $1 and ${isAvailable} and id <> all($3::text[]) and exists (select from alive)
+      and ($5::text[] is null or id = any($5::text[]))
     order by position limit $4::int - (select count(*) from mine) for update skip locked)
 update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)

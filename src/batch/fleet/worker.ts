@@ -8,7 +8,7 @@ import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { defaultRetryMs, retryDelayMs, stateAfter, stuckRetryMs, type RowEnd } from '../row-state.ts';
-import { IdleTime } from './idle-time.ts';
+import { IdleTime, RowLimit } from './worker-limits.ts';
 import { isValidElsewhere, parseRow, type OpenedBatch } from './queued-row.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
@@ -46,9 +46,7 @@ export class Worker {
   readonly #latestHeads = new Map<string, string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
-  #claimedCount = 0;
-  /** Wakes batches that wait until this worker has fewer rows in progress. */
-  readonly #awaitingCapacity: (() => void)[] = [];
+  readonly #limit: RowLimit;
   #searchMs = minPauseMs;
   #wake: () => void = () => undefined;
   #fatalError: MgwError | undefined;
@@ -57,6 +55,7 @@ export class Worker {
     this.#options = options;
     this.#watcher = watcher;
     this.#idle = new IdleTime(options.clock, options.maxIdleMs);
+    this.#limit = new RowLimit(options.concurrency);
   }
 
   /** Runs rows until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
@@ -120,28 +119,31 @@ export class Worker {
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(opened.job, options, this.#watcherOf(opened.batch, rows), onDone);
+    let withJob: string[] | undefined;
     try {
-      while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
+      while (!this.#isOver && !run.isOverFor('running') && !this.#isOutdated(queued)) {
+        // If the run submits nothing more, it claims only rows that may have been paid for.
+        if (run.isOver) withJob ??= await this.#options.queue.idsWithJob(queued.name);
         // Runs one row at a time until the gateway accepts one.
         const isInDoubt = this.#inDoubt.has(queued.name);
         if (isInDoubt && !run.isIdle) await run.nextEnd();
-        if (this.#claimedCount >= this.#options.concurrency) {
-          await new Promise<void>((resolve) => this.#awaitingCapacity.push(resolve));
+        if (this.#limit.free <= 0) {
+          await this.#limit.nextRelease();
           continue;
         }
         // Claims one row and waits for a slot. Claims more rows only if there are slots for them.
-        const taken = await this.#take(queued.name, 1);
-        if (taken.length === 0 && run.isIdle) break;
+        const taken = await this.#take(queued.name, 1, withJob);
+        if (taken.length === 0 && (withJob !== undefined || run.isIdle)) break;
         if (taken.length === 0) {
           const newRows = new Promise<void>((resolve) => this.#wakeBatch.set(queued.name, resolve));
           await Promise.race([newRows, run.nextEnd()]);
           this.#wakeBatch.delete(queued.name);
           continue;
         }
-        const slots = await run.slots(isInDoubt ? 1 : 1 + this.#options.concurrency - this.#claimedCount);
-        const capacity = Math.min(slots.length - 1, this.#options.concurrency - this.#claimedCount);
+        const slots = await run.slots(isInDoubt ? 1 : 1 + this.#limit.free, withJob && 'running');
+        const capacity = Math.min(slots.length - 1, this.#limit.free);
         try {
-          if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity)));
+          if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity, withJob)));
         } catch (error) {
           // Rows that were claimed despite the error are under this worker's lease, and the next claim returns them.
           this.#watcher.note(`${messageOf(error)} Retrying.`);
@@ -156,24 +158,20 @@ export class Worker {
     } finally {
       await run.end();
       // Drops the remaining rows, whose outcomes were not recorded.
-      for (const row of rows.values()) {
-        this.#outputs.delete(row);
-        this.#options.queue.drop(row);
-      }
-      this.#freeCapacity(rows.size);
+      for (const id of rows.keys()) await this.#release(id, rows, (row) => this.#options.queue.drop(row));
       await options.pace.close();
     }
     if (run.stoppedBy === undefined) return;
     this.#handleError(queued.name, await opened.withNeededLimit(run.stoppedBy), options.pace.delayMs);
   }
 
-  async #take(batch: string, max: number): Promise<ClaimedRow[]> {
-    this.#claimedCount += max;
+  async #take(batch: string, max: number, ids?: string[]): Promise<ClaimedRow[]> {
+    this.#limit.claim(max);
     let taken: ClaimedRow[] = [];
     try {
-      return (taken = await this.#options.queue.claim(batch, max));
+      return (taken = await this.#options.queue.claim(batch, max, ids));
     } finally {
-      this.#freeCapacity(max - taken.length);
+      this.#limit.release(max - taken.length);
     }
   }
 
@@ -212,8 +210,16 @@ export class Worker {
       return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
     // While the row waited for its slot, its lease may have ended, so that another worker can claim the row.
-    if (slot === undefined || run.isOver || this.#isOutdated(queued) || !(await queue.isOwn(taken)))
-      return release(() => queue.returnToQueue(taken, 0));
+    const { state } = rowToRun;
+    if (
+      slot === undefined ||
+      run.isOverFor(state) ||
+      this.#isOutdated(queued) ||
+      !(await queue.isOwn(taken))
+    ) {
+      const isUnpaid = state !== 'running' && run.isOver && !run.isOverFor('running');
+      return release(() => queue.returnToQueue(taken, isUnpaid ? stuckRetryMs : 0));
+    }
     const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
       return refuse(`${rowToRun.path} is also the output of another row in progress.`, true);
@@ -256,12 +262,12 @@ export class Worker {
   }
 
   // If a row's outcome cannot be recorded in the queue, the next worker that claims the row reads it from the ledger.
-  async #release(id: string, rows: Rows, record: (row: ClaimedRow) => Promise<void>): Promise<void> {
+  async #release(id: string, rows: Rows, record: (row: ClaimedRow) => Promise<void> | void): Promise<void> {
     const row = rows.get(id);
     if (row === undefined) return;
     rows.delete(id);
     this.#outputs.delete(row);
-    this.#freeCapacity(1);
+    this.#limit.release(1);
     this.#idle.postpone(0, row.batch);
     try {
       await record(row);
@@ -274,11 +280,6 @@ export class Worker {
   // A batch whose options have changed is opened again, once its rows in progress have ended.
   #isOutdated({ name, head }: QueuedBatch): boolean {
     return this.#latestHeads.get(name) !== JSON.stringify(head);
-  }
-
-  #freeCapacity(count: number): void {
-    this.#claimedCount -= count;
-    for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
   // A spent budget, an unreachable server, a long `Retry-After` or many rows in doubt only pause the batch. Any other

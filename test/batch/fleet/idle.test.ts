@@ -30,9 +30,18 @@ async function work(
     if (retryMs > 0) return Promise.resolve([{ ...batch, retryMs }]);
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const claim = (): Promise<unknown[]> => Promise.resolve([{ batch: 'clips', id: 'a', content: 'damaged' }]);
+  const row = { batch: 'clips', id: 'a', content: 'damaged' };
+  const claim = (_: string, __: number, ids = ['a']): Promise<unknown[]> =>
+    Promise.resolve(ids.map(() => row));
+  const idsWithJob = (): Promise<string[]> => Promise.resolve([]);
   const done = (): Promise<void> => Promise.resolve();
-  const queue = { recover: answer, availableBatches, claim, recordEnd: done } as unknown as RowQueue;
+  const queue = {
+    recover: answer,
+    availableBatches,
+    claim,
+    idsWithJob,
+    recordEnd: done,
+  } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     bad: () => undefined,

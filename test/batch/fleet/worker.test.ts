@@ -642,6 +642,31 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat', 'a paper hat', 'prompt 1']);
   });
 
+  it.each([
+    ['a low budget', 11, undefined],
+    ['an empty balance', 4, { kind: 'forbid', message: 'insufficient balance' }],
+  ] as const)(
+    'a worker still saves a row that is already paid for after %s stops the others',
+    async (_, exitCode, deed) => {
+      await runHereAs(here, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+      const file = join(machines.shared, 'clips.csv');
+      writeFileSync(file, clips(['paid', 'a paper boat']));
+      gateway.polls = Infinity;
+      await runHereAs(here, ['batch', 'run', file, ...machines.output, '--timeout', '1s']);
+      gateway.polls = 1;
+      gateway.judge = () => deed;
+      const others = [0, 1, 2, 3, 4, 5].map((n): [string, string] => [`new-${n}`, `boat ${n}`]);
+      writeFileSync(file, clips(...others, ['paid', 'a paper boat']));
+      const limits = ['--budget', deed === undefined ? '1' : '9', '--concurrency', '1'];
+      await runHereAs(here, ['batch', 'enqueue', file, ...limits]);
+      const worker = ['worker', ...machines.output, '--concurrency', '2', ...quick];
+      const { code, stderr } = await runHereAs(here, worker, '', systemClock);
+      expect(code, stderr).toBe(exitCode);
+      expect(existsSync(join(machines.shared, 'out', 'paid.mp4'))).toBe(true);
+      expect(gateway.charges).toEqual(new Map([['a paper boat', 1]]));
+    },
+  );
+
   it('a budget that `batch run` sets for an enqueued batch also limits workers', async () => {
     const user = machines.machine();
     await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);

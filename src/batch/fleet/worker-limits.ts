@@ -47,3 +47,33 @@ export class IdleTime {
     return (this.#pausedUntil.get(batch) ?? 0) > this.#clock.monotonic();
   }
 }
+
+/** Limits the rows that a worker has in progress, for all batches together. */
+export class RowLimit {
+  #free: number;
+  /** Wakes batches that wait until this worker has fewer rows in progress. */
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(max: number) {
+    this.#free = max;
+  }
+
+  /** The number of rows that the worker may still claim. */
+  get free(): number {
+    return this.#free;
+  }
+
+  claim(count: number): void {
+    this.#free -= count;
+  }
+
+  release(count: number): void {
+    this.#free += count;
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Waits until rows are released. */
+  nextRelease(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
