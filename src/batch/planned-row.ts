@@ -21,7 +21,10 @@ export type Work = VideoWork | SpeechWork;
 export type VideoWork = ComposedVideo;
 
 /** A request as `tts` would submit it. */
-export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'advice' | 'isFromFile'>;
+export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<
+    VideoWork,
+    'advice' | 'isFromFile' | 'fault'
+  >;
 
 /** Whether a request is for speech. */
 export function isSpeech(work: Work): work is SpeechWork {

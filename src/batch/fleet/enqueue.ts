@@ -14,7 +14,7 @@ import {
   type SpeechWork,
   type Work,
 } from '../planned-row.ts';
-import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
+import { payable, retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import {
   removeRows,
@@ -208,7 +208,7 @@ async function replaceRow(
 }
 
 function withoutLedger(deps: PlanDeps): PlanDeps {
-  return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
+  return { ...deps, statusOf: ({ key, work }) => payable(work, { state: 'new', take: { number: 1, key } }) };
 }
 
 // Embeds the content of a row's files in the row, because workers cannot read the files.
