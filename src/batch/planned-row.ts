@@ -7,7 +7,7 @@ import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output.ts';
 import { hash } from 'node:crypto';
 import type { ComposedVideo } from '../flows/compose-video.ts';
-import type { ComposedSpeech } from '../flows/speak.ts';
+import type { ComposedSpeech } from '../speech/compose.ts';
 import type { Order } from '../jobs/order.ts';
 import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
@@ -21,7 +21,10 @@ export type Work = VideoWork | SpeechWork;
 export type VideoWork = ComposedVideo;
 
 /** A request as `tts` would submit it. */
-export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'advice' | 'isFromFile'>;
+export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<
+    VideoWork,
+    'advice' | 'isFromFile' | 'fault'
+  >;
 
 /** Whether a request is for speech. */
 export function isSpeech(work: Work): work is SpeechWork {
@@ -35,9 +38,8 @@ export function kindOf(work: Work): JobKind {
 
 /** Returns the values that identify a request's job. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
-  const { body } = work;
-  if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };
-  return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
+  const { body, userBody } = work;
+  return { protocol: kindOf(work), body, userBody, variant: isSpeech(work) ? work.variant : undefined };
 }
 
 /** Returns the hash of a request. The hash does not depend on the row's name. */

@@ -37,8 +37,22 @@ export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'acc
 /**
  * Determines a row's state. If the record of the row's job is lost, the state is `unknown`, because the row may have
  * been paid for.
+ * @throws MgwError if a run would pay for the row, but the model list does not allow it.
  */
 export async function rowStatusOf(
+  named: Pick<NamedRow, 'key' | 'work' | 'path'>,
+  deps: RowStatusDeps,
+): Promise<RowStatus> {
+  return payable(named.work, await recordedStatusOf(named, deps));
+}
+
+/** Returns a row's status. @throws the request's `fault` if a run would pay for the row. */
+export function payable({ fault }: Pick<Work, 'fault'>, status: RowStatus): RowStatus {
+  if (fault !== undefined && (status.state === 'new' || status.state === 'rejected')) throw fault;
+  return status;
+}
+
+async function recordedStatusOf(
   { key, work, path }: Pick<NamedRow, 'key' | 'work' | 'path'>,
   deps: RowStatusDeps,
 ): Promise<RowStatus> {

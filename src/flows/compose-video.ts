@@ -57,6 +57,11 @@ export interface ComposedVideo {
   findVideos?: () => Promise<void>;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
+  /**
+   * Why the video cannot be paid for: the model list could not be fetched, or it refuses the request. An earlier job of
+   * the same request can be resumed nevertheless. `findVideos` and `upload` throw this error.
+   */
+  fault?: MgwError | undefined;
   /** Sentences about values that are sent, but may not have the effect that the user expects. */
   advice: string[];
   /** Whether a body field's value came from a file. Messages do not quote such a value. */
@@ -66,7 +71,8 @@ export interface ComposedVideo {
 /**
  * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
  * @returns the video, and a note on the flags that are left to the model's defaults
- * @throws MgwError('usage') that lists every problem, before anything is sent.
+ * @throws MgwError('usage') that lists every problem except those of the model list, which the video's `fault` reports.
+ * A dry run throws those too.
  */
 export async function composeVideo(
   session: Session,
@@ -98,26 +104,51 @@ export async function composeVideo(
       isModelQuoted ? protocol.modelOf(checkedBody) : undefined,
     );
   if (isChecked) checkViolations(violationsBeforeListing(checks, composed, mayFill), composed);
-  const unlisted: string[] = [];
-  const body = await completeFromListing(
-    session,
-    protocol,
-    composed,
-    parts,
-    listing,
-    isModelQuoted,
-    unlisted,
-  );
-  if (isChecked && (mayFill || body !== composed)) checkViolations(checks.check(body), body);
+  const list = { listing, isModelQuoted, unlisted: [] as string[] };
+  const { body, fault } = await orFault(composed, parts.dryRun, async () => {
+    const unchecked = await completeFromListing(session, protocol, composed, parts, list);
+    if (isChecked && (mayFill || unchecked !== composed)) checkViolations(checks.check(unchecked), unchecked);
+    return unchecked;
+  });
   if (isChecked) checkFrames(protocol, body, files);
   const exchange = protocol.submission(body, { endpoint });
   const uploadOptions = { endpoint, checkAssets: parts.checkAssets, labels };
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
-  const advice = [...unlisted, ...checks.advise(body)];
-  return {
-    video: { protocol, body, userBody, defaults, endpoint, exchange, findVideos, upload, advice, isFromFile },
-    defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
+  const advice = [...list.unlisted, ...checks.advise(body)];
+  const video = {
+    protocol,
+    body,
+    userBody,
+    defaults,
+    endpoint,
+    exchange,
+    findVideos,
+    upload,
+    advice,
+    isFromFile,
   };
+  if (fault !== undefined) return { video: resumableOnly(video, fault), defaults: undefined };
+  return { video, defaults: defaultsNote(protocol, body, checks.unsetFlags(body)) };
+}
+
+/** Returns a video that can be resumed, but not paid for: if no earlier job is found, an attempt to pay throws `fault`. */
+export function resumableOnly(video: ComposedVideo, fault: MgwError): ComposedVideo {
+  const fail = (): Promise<never> => Promise.reject(fault);
+  return { ...video, findVideos: fail, upload: fail, fault };
+}
+
+// Returns the completed body. If the listing does not allow that, returns `composed` with the error; a dry run throws it.
+async function orFault(
+  composed: JsonObject,
+  isDryRun: boolean | undefined,
+  complete: () => Promise<JsonObject>,
+): Promise<{ body: JsonObject; fault?: MgwError }> {
+  try {
+    return { body: await complete() };
+  } catch (error) {
+    if (isDryRun || !(error instanceof MgwError)) throw error;
+    return { body: composed, fault: error };
+  }
 }
 
 async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
@@ -195,9 +226,7 @@ async function completeFromListing(
   protocol: Protocol,
   body: JsonObject,
   { check = true, dryRun = false }: BodyParts,
-  listing: Listing,
-  isModelQuoted: boolean,
-  unlisted: string[],
+  { listing, isModelQuoted, unlisted }: { listing: Listing; isModelQuoted: boolean; unlisted: string[] },
 ): Promise<JsonObject> {
   const model = protocol.modelOf(body);
   const use = await listingUse(session, protocol, body);

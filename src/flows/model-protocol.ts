@@ -1,6 +1,7 @@
 import type { Settings } from '../config/resolve.ts';
-import { usageError } from '../errors.ts';
+import { type MgwError, usageError } from '../errors.ts';
 import { isObject } from '../json.ts';
+import { newestWithModel } from '../jobs/ref.ts';
 import { nearestName } from '../nearest.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -44,6 +45,17 @@ export async function protocolOfModel(
   throw usageError(`${text} Did you mean ${shownValue(suggestion)}?`, ['mgw', 'models']).with({
     correction: { flags: ['-m', '--model'], value: suggestion },
   });
+}
+
+/**
+ * Returns the protocol of the newest job with a model, so that the job can be resumed although the listing no longer
+ * determines the protocol.
+ * @throws `error` if there is no such job.
+ */
+export async function protocolOfJobs(session: Session, model: string, error: MgwError): Promise<Protocol> {
+  const job = await newestWithModel(await session.ledger(), model);
+  if (job === undefined) throw error;
+  return protocolNamed(job.protocol);
 }
 
 // Refuses a model that the listing marks as a speech or text model, and not as a video model.

@@ -11,7 +11,7 @@ import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';
 import { isObjectUrl, sidecarMessage } from '../store-url.ts';
 import { FileSink } from '../speech/file-sink.ts';
-import type { SpeechFormat } from '../speech/compose.ts';
+import type { ComposedSpeech } from '../speech/compose.ts';
 import { joinedPart, type Joiner } from '../speech/containers.ts';
 import { speakPieces, type SpokenPieces } from '../speech/pieces.ts';
 import { type AudioSink, type SavedAudio, StreamSink } from '../speech/sink.ts';
@@ -22,17 +22,7 @@ import { withBudget } from './budgets.ts';
 import type { Delivered } from './deliver.ts';
 import type { FlowDeps } from './settings.ts';
 
-/** Audio options; see `composeSpeech`. */
-interface AudioOptions {
-  format: SpeechFormat;
-  /** Sample rate, in hertz. */
-  sampleRate: number;
-}
-
-/** Speech whose text is short enough for one call. */
-export interface ComposedSpeech extends AudioOptions {
-  body: JsonObject;
-}
+type AudioOptions = Pick<ComposedSpeech, 'format' | 'sampleRate'>;
 
 /** Options for paid speech. */
 export interface SpeechSubmission {
@@ -66,21 +56,20 @@ export interface SpeechSubmission {
  * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without an end frame.
  */
 export async function speak(
-  { body, format, sampleRate }: ComposedSpeech,
+  { body, userBody = body, variant, format, sampleRate }: ComposedSpeech,
   submission: SpeechSubmission,
   baseDeps: FlowDeps & SpeechDeps,
 ): Promise<Delivered> {
   const options = withNumber(submission);
   const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = options;
-  const deps = await withSpeechBudget([body], options, baseDeps);
+  const deps = await withSpeechBudget([userBody], options, baseDeps);
   const path = typeof output === 'string' ? output : '-';
   if (sidecar && isObjectUrl(path)) throw usageError(sidecarMessage);
   if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
-  const variant = format.wav ? 'wav' : undefined;
-  const order = { body, fresh, blockedByAnyDoubt, output: path, deadline, key, tags, variant };
+  const order = { body, userBody, fresh, blockedByAnyDoubt, output: path, deadline, key, tags, variant };
   const isObject = isObjectUrl(path);
   const sink = isObject
-    ? await objectSink({ format, sampleRate }, body, path, options, deps)
+    ? await objectSink({ format, sampleRate }, userBody, path, options, deps)
     : sinkOf({ format, sampleRate }, options, deps);
   const { file, ...delivery } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
   if (file !== undefined && isObject) return uploadSpeech(file, path, sink, options, delivery, deps);
@@ -154,6 +143,8 @@ async function uploadSpeech(
 /** Long text split into pieces, with one call per piece, and how to join the audio. */
 export interface ComposedPieces extends AudioOptions {
   bodies: readonly JsonObject[];
+  /** The bodies without the configured defaults. Default: `bodies`. */
+  userBodies?: readonly JsonObject[] | undefined;
   joiner: Joiner;
   /** Maximum number of concurrent calls. */
   concurrency: number;
@@ -173,11 +164,21 @@ export async function speakInPieces(
   baseDeps: FlowDeps & SpeechDeps,
 ): Promise<SpokenPieces> {
   const options = withNumber(submission);
-  const { bodies, joiner: join, format, concurrency, onPiece } = pieces;
-  const deps = await withSpeechBudget(bodies, options, baseDeps);
+  const { bodies, userBodies = bodies, joiner: join, format, concurrency, onPiece } = pieces;
+  const deps = await withSpeechBudget(userBodies, options, baseDeps);
   const folder = piecesFolder(pieces, options);
   const { fresh, deadline } = options;
-  const order = { bodies, fresh, deadline, concurrency, folder, mime: format.mime, join, onPiece };
+  const order = {
+    bodies,
+    userBodies,
+    fresh,
+    deadline,
+    concurrency,
+    folder,
+    mime: format.mime,
+    join,
+    onPiece,
+  };
   return speakPieces(order, deps, sinkOf(pieces, options, deps, joinedPart(folder, bodies)));
 }
 

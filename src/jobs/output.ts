@@ -78,15 +78,14 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** Returns the name of the file for a piece of a long text, counted from 0. `fingerprint` is that of the piece's job. */
-export function pieceName(index: number, fingerprint: string): string {
-  return `${String(index + 1).padStart(4, '0')}-${fingerprint.slice(0, 16)}`;
+/** Returns the name of the file and of the variant of a long text's piece, counted from 0. `hash` is that of its body. */
+export function pieceName(index: number, hash: string): string {
+  return `${String(index + 1).padStart(4, '0')}-${hash.slice(0, 16)}`;
 }
 
 /** Whether a job's file is a piece of a long text (see {@link pieceName}). `tts --split` removes it after joining. */
 export function isPiece({ protocol, record }: Pick<Job, 'protocol' | 'record'>, { path }: JobFile): boolean {
-  const name = basename(path);
-  return protocol === 'tts' && name === pieceName(Number.parseInt(name, 10) - 1, record.fingerprint);
+  return protocol === 'tts' && record.variant !== 'wav' && basename(path) === record.variant;
 }
 
 /** Returns a job's files, except the pieces of a long text. */

@@ -165,6 +165,11 @@ export async function newestVideo(ledger: Ledger): Promise<Job | undefined> {
   return firstJob(ledger, await ledger.listed(), isVideo);
 }
 
+/** Returns the newest video job with a model; undefined if there is none. */
+export async function newestWithModel(ledger: Ledger, model: string): Promise<Job | undefined> {
+  return firstJob(ledger, await ledger.listed(), (job) => job.protocol !== 'tts' && job.model === model);
+}
+
 // Several gateways, or several protocols of one gateway, may use the same task id. If several jobs have the same task,
 // returns the newest.
 async function byHandle(

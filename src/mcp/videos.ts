@@ -61,7 +61,9 @@ export async function runPrice(
       throw usageError('text cannot be combined with the arguments of submit_video.');
     query = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    query = (await composeFromArguments(call, tools, given)).query;
+    const { video, query: videoQuery } = await composeFromArguments(call, tools, given);
+    if (video.fault !== undefined) throw video.fault;
+    query = videoQuery;
   }
   const { cost, subject: what } = priceOf(query, settings);
   return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };

@@ -20,11 +20,17 @@ import { speakable } from './split.ts';
 
 const defaultRate = 24_000;
 
-/** The parts of a speech body other than its text. Missing parts are taken from the settings. */
-export interface SpeechFields {
-  format?: string;
-  sampleRate?: number;
-  speaker?: string;
+/** The parts of a speech body that have a setting. */
+export interface Voice {
+  format?: string | undefined;
+  sampleRate?: number | undefined;
+  speaker?: string | undefined;
+}
+
+/** The parts of a speech body other than its text. */
+export interface SpeechFields extends Voice {
+  /** The values of missing parts, if they are not taken from this machine's settings. */
+  defaults?: Voice;
   set?: string[];
   /** Whether to run the local checks. Default: true. */
   check?: boolean;
@@ -32,8 +38,23 @@ export interface SpeechFields {
   isFromFile?: boolean;
 }
 
+/** Speech that can be sent: its request and what the user specified of it. */
+export interface ComposedSpeech {
+  /** The body to send (specification 2.6). */
+  body: JsonObject;
+  /** The body without the defaults. Two commands with the same `userBody` and `variant` request the same speech. */
+  userBody?: JsonObject | undefined;
+  /** Distinguishes a WAV file from PCM, because both have the same body. */
+  variant?: string | undefined;
+  /** The defaults that completed the body. */
+  defaults?: Voice | undefined;
+  format: SpeechFormat;
+  /** Sample rate, in hertz. */
+  sampleRate: number;
+}
+
 /**
- * Returns the checked body of a request that speaks text into `target`, and advice about its fields that are not in the
+ * Returns the checked request that speaks text into `target`, and advice about its fields that are not in the
  * specification.
  * @throws MgwError('usage') listing every invalid field.
  */
@@ -42,9 +63,18 @@ export function composeSpeech(
   target: string | undefined,
   fields: SpeechFields,
   settings: Settings,
-): { body: JsonObject; format: SpeechFormat; sampleRate: number; advice: string[] } {
-  const chosen = formatFor(fields.format, target, settings.ttsFormat.value);
-  const body = bodyOf(text, chosen, fields, settings);
+): ComposedSpeech & { advice: string[] } {
+  const { set, speaker, sampleRate: userRate, defaults = voiceIn(settings) } = fields;
+  const userFormat = formatFor(fields.format, target);
+  const chosen = userFormat ?? speechFormat(defaults.format ?? 'mp3');
+  const userBody = bodyOf(text, { format: userFormat?.wire, sampleRate: userRate, speaker }, set);
+  // Defaults may differ between versions, so send the format and the sample rate explicitly (specification 9).
+  const voice = {
+    format: chosen.wire,
+    sampleRate: userRate ?? defaults.sampleRate,
+    speaker: speaker ?? defaults.speaker,
+  };
+  const body = bodyOf(text, voice, set);
   // --set takes precedence over --format.
   const wire = textAt(body, 'req_params.audio_params.format') ?? chosen.wire;
   const format = wire === chosen.wire ? chosen : speechFormat(wire);
@@ -56,21 +86,26 @@ export function composeSpeech(
   if (violations.length > 0) throw usageError(violationMessage(violations.map(withoutFileContent)));
   const rate = at(body, 'req_params.audio_params.sample_rate');
   const sampleRate = typeof rate === 'number' ? rate : defaultRate;
-  return { body, format, sampleRate, advice: adviseOfUnlisted(schema, body) };
+  const variant = format.wav && format === userFormat ? 'wav' : undefined;
+  return { body, userBody, variant, defaults, format, sampleRate, advice: adviseOfUnlisted(schema, body) };
 }
 
-function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, settings: Settings): JsonObject {
-  const speaker = options.speaker ?? settings.ttsSpeaker.value;
-  const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value;
+function voiceIn({ ttsFormat, ttsSampleRate, ttsSpeaker }: Settings): Voice {
+  return { format: ttsFormat.value, sampleRate: ttsSampleRate.value, speaker: ttsSpeaker.value };
+}
+
+function bodyOf(text: string, { format, sampleRate, speaker }: Voice, set: string[] = []): JsonObject {
   const body: JsonObject = {
     req_params: {
       text,
       ...(speaker !== undefined && { speaker }),
-      // Defaults may differ between versions, so send the format and the sample rate explicitly (specification 9).
-      audio_params: { format: format.wire, sample_rate: sampleRate },
+      audio_params: {
+        ...(format !== undefined && { format }),
+        ...(sampleRate !== undefined && { sample_rate: sampleRate }),
+      },
     },
   };
-  applySets(body, options.set ?? []);
+  applySets(body, set);
   return withAdditions(body);
 }
 
@@ -160,22 +195,17 @@ function speechFormat(name: string): SpeechFormat {
   return { name, wire: wav ? 'pcm' : name, mime: mimes[name] ?? 'application/octet-stream', wav };
 }
 
-/**
- * Returns an output's format: the format named `name`, else the format of the file's extension, else the default.
- * @throws MgwError('usage') if the extension belongs to an audio format that mgw does not know.
- */
-export function formatFor(
-  name: string | undefined,
-  output: string | undefined,
-  defaultName = 'mp3',
-): SpeechFormat {
+// Returns the format that the user chose: the format named `name`, else the format of the file's extension. Undefined if
+// the user chose none. Throws a usage error if the extension belongs to an audio format that mgw does not know.
+function formatFor(name: string | undefined, output: string | undefined): SpeechFormat | undefined {
   if (name !== undefined) return speechFormat(name);
   const extension = extname(output ?? '').toLowerCase();
   if (otherAudio.has(extension))
     throw usageError(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
-  return speechFormat(byExtension[extension] ?? defaultName);
+  const known = byExtension[extension];
+  return known === undefined ? undefined : speechFormat(known);
 }
 
 /**

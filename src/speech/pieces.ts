@@ -25,6 +25,8 @@ import { speechModel } from './wire.ts';
 export interface PiecesOrder {
   /** The bodies of the pieces, in order. */
   bodies: readonly JsonObject[];
+  /** The bodies without the configured defaults. Default: `bodies`. */
+  userBodies?: readonly JsonObject[] | undefined;
   /** Whether to pay again for pieces that were cut off. Complete pieces are never paid for again. */
   fresh: boolean;
   /** After this deadline, no further piece is started. */
@@ -230,28 +232,27 @@ class Pieces {
     return file;
   }
 
-  #piece(index: number): { body: JsonObject; variant: string } {
-    return { body: this.#order.bodies[index] ?? {}, variant: `piece ${index + 1}` };
-  }
-
-  #fingerprint(index: number): string {
-    return fingerprintOf({ protocol: 'tts', ...this.#piece(index) }, this.#deps.gateway);
+  // The variant depends on the whole body, so that pieces of different voices are not joined.
+  #piece(index: number): { protocol: 'tts'; body: JsonObject; userBody?: JsonObject; variant: string } {
+    const [body = {}, userBody] = [this.#order.bodies[index], this.#order.userBodies?.[index]];
+    const variant = pieceName(index, fingerprintOf({ protocol: 'tts', body }, this.#deps.gateway));
+    return { protocol: 'tts', body, userBody, variant };
   }
 
   #target(index: number): string {
-    return join(this.#order.folder, pieceName(index, this.#fingerprint(index)));
+    return join(this.#order.folder, this.#piece(index).variant);
   }
 
   async #isInDoubt(index: number): Promise<boolean> {
     if (this.#order.fresh) return false;
     const goal = { command: 'submit', ask: 'file', output: this.#target(index) } as const;
-    const submission = { ...this.#piece(index), protocol: 'tts', goal, fresh: false } as const;
-    const { job } = await findEarlier({ ...submission, isOneShot: true }, this.#deps);
+    const submission = { ...this.#piece(index), goal, fresh: false, isOneShot: true };
+    const { job } = await findEarlier(submission, this.#deps);
     return job !== undefined && job.state !== 'prepared';
   }
 
   #findEarlierJobs(index: number): Promise<Job[]> {
-    return jobsOf(this.#fingerprint(index), this.#deps);
+    return jobsOf(fingerprintOf(this.#piece(index), this.#deps.gateway), this.#deps);
   }
 
   // Writes the pieces in order, each as soon as it is complete, so that a listener need not wait for the last one.

@@ -20,8 +20,10 @@ import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 export interface SpeechOrder {
   /** The body to send (specification 2.6). */
   body: JsonObject;
+  /** The body without the configured defaults; see `Order`. */
+  userBody?: JsonObject | undefined;
   /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
-  variant?: string;
+  variant?: string | undefined;
   key?: string;
   /** Labels that help the user find the job. */
   tags?: string[];
@@ -146,6 +148,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     protocol: 'tts',
     model: speechModel,
     body: order.body,
+    userBody: order.userBody,
     variant: order.variant,
     exchange: speechExchange(order.body),
     auth: xApiKey,

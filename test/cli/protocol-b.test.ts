@@ -230,13 +230,40 @@ describe('the model list', () => {
     gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
     expect((await here(command)).code).toBe(7);
-    list({ ...one, model_versions: ['8.0'] });
-    expect((await here(command)).code).toBe(7);
+    const changes = [
+      () => list({ ...one, model_versions: ['8.0'] }),
+      () => list({ ...one, model_versions: ['7.1', '8.0'] }),
+      () => list(many),
+      () => (gateway.always.other = { status: 404, body: { error: { message: 'Invalid URL' } } }),
+    ];
+    for (const [index, change] of changes.entries()) {
+      change();
+      for (const letter of [['b'], []]) {
+        const run = await here(['video', ...letter, ...command.slice(2)]);
+        expect([index, letter, run.code, run.stderr]).toEqual([index, letter, 7, expect.anything()]);
+      }
+    }
     expect(gateway.submissions).toHaveLength(1);
     const again = await here(['jobs', 'resolve', '@last', '--resubmit']);
     expect(again.code, again.stderr).toBe(0);
     expect(sent(1)).toEqual({ ModelName: 'Lite', ModelVersion: '7.1', Prompt: 'x' });
     expect((await here(['jobs', 'ls', '--json'])).json).toMatchObject({ jobs: [{ state: 'queued' }] });
+  });
+
+  it('does not affect the rows of a batch that were paid for', async () => {
+    list(one);
+    const rows = [{ id: 'r', protocol: 'b', model: 'Lite', prompt: 'x' }];
+    writeFileSync(join(user.cwd, 'clips.jsonl'), `${JSON.stringify(rows[0])}\n`);
+    const command = ['batch', 'run', 'clips.jsonl', '-o', '{id}.mp4', '--timeout', '1s', ...fast];
+    gateway.polls = Infinity;
+    expect((await here(command)).code).toBe(11);
+    list(many);
+    gateway.polls = 0;
+    const run = await here(command);
+    expect(run.code, run.stderr).toBe(0);
+    expect([gateway.submissions.length, found()]).toEqual([1, ['clips.jsonl', 'r.mp4']]);
+    writeFileSync(join(user.cwd, 'more.jsonl'), `${JSON.stringify({ ...rows[0], id: 'new' })}\n`);
+    expect((await here(['batch', 'run', 'more.jsonl', '-o', '{id}.mp4', ...fast])).code).toBe(2);
   });
 
   it.each([

@@ -182,6 +182,25 @@ describe('mgw tts after a failure', () => {
     expect(first.json.error.message).not.toContain('--adopt');
   });
 
+  it.each([
+    ['one call', []],
+    ['one call with a key', ['--key', 'k']],
+    ['pieces', ['--split']],
+  ])('%s in doubt is not sent again because a default was changed', async (_, flags) => {
+    const { user, here } = await bench('tts-500x1');
+    const command = ['tts', text, ...flags, '-o', 'speech', '--json'];
+    expect((await here(command)).code).toBe(7);
+    const changes = [
+      ['tts.speaker', 'zh_female_1'],
+      ['tts.sample_rate', '8000'],
+      ['tts.format', 'wav'],
+    ];
+    for (const change of changes) {
+      await user.run(['config', 'set', ...change]);
+      expect([change, (await here(command)).code]).toEqual([change, 7]);
+    }
+  });
+
   it('exits 3 if the voice is denied, and explains how to set a voice', async () => {
     const { here } = await bench();
     const run = await here(['tts', text, '-o', 'a.mp3'], { MGW_TTS_SPEAKER: 'forbidden-voice' });

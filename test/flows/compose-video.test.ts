@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { messageOf, type MgwError } from '../../src/errors.ts';
 import type { Model } from '../../src/exchange.ts';
-import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
+import { composeVideo as composeResumable, type BodyParts } from '../../src/flows/compose-video.ts';
 import type { Listing, ModelList } from '../../src/flows/models.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
@@ -14,6 +14,13 @@ import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
 const flags = { model: 'vendor-h3-mini', prompt: 'a boat', duration: '5' };
+
+/** Composes a video, and throws the error of the model list as an attempt to pay does. */
+const composeVideo: typeof composeResumable = async (...args) => {
+  const composed = await composeResumable(...args);
+  if (composed.video.fault !== undefined) await composed.video.findVideos?.();
+  return composed;
+};
 
 describe('configured defaults', () => {
   const compose = async (defaults: object, more: object = {}): ReturnType<typeof composeVideo> => {

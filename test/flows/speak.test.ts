@@ -158,7 +158,7 @@ describe('speech', () => {
     const { server, deps, folder } = await scene();
     const wanted = wish({ output: join(folder, 'a') });
     await speak(composed, wanted, deps);
-    const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' } };
+    const wav = { ...composed, variant: 'wav', format: { ...format, wav: true, mime: 'audio/wav' } };
     await expect(speak(wav, wanted, deps)).rejects.toMatchObject({ code: 'output_exists' });
     expect(await speak(composed, wanted, deps)).toMatchObject({ isResumed: true });
     expect(server.requests).toHaveLength(1);

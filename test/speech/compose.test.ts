@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { checkSpeech, composeSpeech, formatFor } from '../../src/speech/compose.ts';
+import { checkSpeech, composeSpeech, type SpeechFields } from '../../src/speech/compose.ts';
 import { splitText } from '../../src/speech/split.ts';
 import { sessionIn } from '../flows/flow-deps.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -43,7 +43,33 @@ describe('a speech body', () => {
   });
 });
 
+test.each([
+  ['a', {}, {}, undefined],
+  ['a.wav', {}, { format: 'pcm' }, 'wav'],
+  ['a.mp3', { sampleRate: 8000 }, { format: 'mp3', sample_rate: 8000 }, undefined],
+  ['a', { set: ['req_params.audio_params.sample_rate=8000'] }, { sample_rate: 8000 }, undefined],
+])(
+  'a speech body for %s with the flags %j is identified without its defaults',
+  async (output, flags, audio, variant) => {
+    const defaults = { format: 'wav', sampleRate: 16_000, speaker: 'v1' };
+    const settings = await sessionIn(freshFolder()).settings();
+    const composed = composeSpeech('Hello', output, { ...flags, defaults }, settings);
+    expect([composed.userBody, composed.variant]).toEqual([params({ audio_params: audio }), variant]);
+    const { format = 'pcm', sample_rate: rate = 16_000 } = audio as { format?: string; sample_rate?: number };
+    expect(composed.body).toEqual(params({ speaker: 'v1', audio_params: { format, sample_rate: rate } }));
+  },
+);
+
 describe('the speech format', () => {
+  const formatFor = async (
+    format: string | undefined,
+    output: string,
+    more: SpeechFields = {},
+  ): Promise<object> => {
+    const settings = await sessionIn(freshFolder()).settings();
+    return composeSpeech('Hello', output, { format, ...more }, settings).format;
+  };
+
   test.each([
     [undefined, 'a.mp3', 'mp3', 'mp3', false],
     [undefined, 'a.WAV', 'wav', 'pcm', true],
@@ -54,8 +80,8 @@ describe('the speech format', () => {
     [undefined, '-', 'mp3', 'mp3', false],
     ['wav', 'a.mp3', 'wav', 'pcm', true],
     ['aac', 'a.aac', 'aac', 'aac', false],
-  ])('follows --format %s and the output %s: %s', (named, output, name, wire, wav) => {
-    expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
+  ])('follows --format %s and the output %s: %s', async (named, output, name, wire, wav) => {
+    expect(await formatFor(named, output)).toMatchObject({ name, wire, wav });
   });
 
   test.each([
@@ -63,17 +89,17 @@ describe('the speech format', () => {
     ['a.mp3', 'format=pcm', { name: 'pcm', mime: 'audio/L16', wav: false }],
     ['a.wav', 'format=pcm', { name: 'wav', mime: 'audio/wav', wav: true }],
   ])('follows the body rather than the output %s if --set specifies %s', async (output, set, format) => {
-    const settings = await sessionIn(freshFolder()).settings();
     const fields = { set: [`req_params.audio_params.${set}`] };
-    expect(composeSpeech('Hello', output, fields, settings).format).toMatchObject(format);
+    expect(await formatFor(undefined, output, fields)).toMatchObject(format);
   });
 
-  test('is the default if the file name has no known extension', () => {
-    expect(formatFor(undefined, 'a', 'wav')).toMatchObject({ name: 'wav' });
-    expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
+  test('is the default if the file name has no known extension', async () => {
+    const defaults = { format: 'wav' };
+    expect(await formatFor(undefined, 'a', { defaults })).toMatchObject({ name: 'wav' });
+    expect(await formatFor(undefined, 'a.mp3', { defaults })).toMatchObject({ name: 'mp3' });
   });
 
-  test('is refused if the file extension belongs to an unsupported format', () => {
-    expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
+  test('is refused if the file extension belongs to an unsupported format', async () => {
+    await expect(formatFor(undefined, 'a.flac')).rejects.toThrow(/\.flac/);
   });
 });

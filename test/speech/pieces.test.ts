@@ -158,6 +158,25 @@ describe('a failed piece of long speech', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
+  test('is not sent again in doubt because the default voice was changed, and pieces of different voices are not joined', async () => {
+    let down = true;
+    const server = await speechServer(
+      speaker((text, response) => {
+        if (down && text === 'two') response.destroy();
+        return down && text === 'two';
+      }),
+    );
+    const { run, pieces } = await bench(server.url);
+    expect(await failure(run({ concurrency: 1 }))).toMatchObject({ exitCode: 7 });
+    down = false;
+    const voiced = texts.map((text) => ({ req_params: { text, speaker: 'v2' } }));
+    const error = await failure(run({ bodies: voiced, userBodies: bodies, concurrency: 1 }));
+    expect(error.exitCode).toBe(7);
+    expect(error.message).toContain('4 of 5');
+    expect(server.requests.map(textOf)).toEqual(['one', 'two', 'one', 'three', 'four', 'five']);
+    expect(kept(pieces)).toEqual(['0001', '0001', '0003', '0004', '0005']);
+  });
+
   test('does not prevent a rerun from speaking the other missing pieces if its outcome is unknown', async () => {
     let down = true;
     const server = await speechServer(

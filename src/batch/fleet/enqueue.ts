@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
 import { MgwError, usageError } from '../../errors.ts';
-import { textAt } from '../../json.ts';
+import { at, textAt } from '../../json.ts';
 import { isSameGateway } from '../../jobs/order.ts';
 import { isUnaccepted } from '../../jobs/reconcile.ts';
+import type { Row } from '../manifest/row.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import {
@@ -14,7 +15,7 @@ import {
   type SpeechWork,
   type Work,
 } from '../planned-row.ts';
-import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
+import { payable, retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import { removeRows, requeueRows, rowsInState, type QueuedRow, type RowVersion } from './queued-row.ts';
 import { addRows, type NewRow } from './row-queue.ts';
@@ -211,7 +212,7 @@ async function replaceRow(
 }
 
 function withoutLedger(deps: PlanDeps): PlanDeps {
-  return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
+  return { ...deps, statusOf: ({ key, work }) => payable(work, { state: 'new', take: { number: 1, key } }) };
 }
 
 // Embeds the content of a row's files in the row, because workers cannot read the files.
@@ -236,7 +237,7 @@ function newRow(
         ...sharedFields,
         kind: 'tts',
         text: textAt(work.body, 'req_params.text') ?? '',
-        flags: { ...flags, ...voiceOf(work), format: work.format.name },
+        ...voicesOf(work, flags),
         set,
         over,
       }
@@ -256,12 +257,19 @@ function newRow(
 
 // Includes the configured defaults, because the queue stores them with the row.
 function queueHashOf(work: Work): string {
-  const defaults = isSpeech(work) ? {} : (work.defaults ?? {});
+  const { defaults = {} } = work;
   return hash('sha256', `${hashOf(work)}\n${JSON.stringify(defaults)}`);
 }
 
-// The row was checked with this machine's configured values, so a worker must not replace them with its own.
-function voiceOf({ body, sampleRate }: SpeechWork): { speaker?: string; 'sample-rate': string } {
-  const speaker = textAt(body, 'req_params.speaker');
-  return { ...(speaker !== undefined && { speaker }), 'sample-rate': String(sampleRate) };
+// Stores the user's flags, with the format of the output's extension, and this machine's defaults.
+function voicesOf(
+  { userBody = {}, format, defaults = {} }: SpeechWork,
+  flags: Row['flags'],
+): Pick<Extract<QueuedRow, { kind: 'tts' }>, 'flags' | 'defaults'> {
+  const hasFormat = at(userBody, 'req_params.audio_params.format') !== undefined;
+  const { sampleRate, ...rest } = defaults;
+  return {
+    flags: { ...flags, ...(hasFormat && { format: format.name }) },
+    defaults: { ...rest, 'sample-rate': String(sampleRate) },
+  };
 }

@@ -44,6 +44,12 @@ const common = {
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
 
+const voice = z.strictObject({
+  speaker: z.string().optional(),
+  format: z.string().optional(),
+  'sample-rate': z.string().optional(),
+});
+
 // No field refers to a file, because the row contains the content of its files.
 const rowSchema = z.discriminatedUnion('kind', [
   z.strictObject({
@@ -58,11 +64,8 @@ const rowSchema = z.discriminatedUnion('kind', [
     kind: z.literal('tts'),
     text: z.string(),
     over: z.string().optional(),
-    flags: z.strictObject({
-      speaker: z.string().optional(),
-      format: z.string().optional(),
-      'sample-rate': z.string().optional(),
-    }),
+    flags: voice,
+    defaults: voice.optional(),
     set: z.array(z.string()),
   }),
 ]);

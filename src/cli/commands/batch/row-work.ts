@@ -8,7 +8,7 @@ import { type Listing, oneListing } from '../../../flows/models.ts';
 import { fixedExtension } from '../../../jobs/output.ts';
 import type { JsonObject } from '../../../json.ts';
 import { protocolNamed } from '../../../protocols/registry.ts';
-import { composeSpeech } from '../../../speech/compose.ts';
+import { composeSpeech, type Voice } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { checkLocalPath, decodeUtf8, optionObject, readInputFile } from '../../input.ts';
 import { shellWord } from '../../output/human.ts';
@@ -56,27 +56,34 @@ async function speechWork(
   files: RowFiles,
   context: Context,
 ): Promise<SpeechWork> {
-  const { flags, set, text, file, output } = row;
+  const { flags, defaults, set, text, file, output } = row;
   if (text !== undefined && file !== undefined) throw usageError('text cannot be combined with file.');
   if (text === undefined && file === undefined) throw usageError('text or file is required');
   const hasFile = file !== undefined;
   const speechText = hasFile
     ? (await files.text(file, 'file')).replace(/\r?\n$/, '').replace(/^\ufeff/, '')
     : (text ?? '');
-  const rate = flags['sample-rate'];
   const fields = {
     set,
     isFromFile: hasFile,
-    ...(typeof flags['format'] === 'string' && { format: flags['format'] }),
-    ...(typeof flags['speaker'] === 'string' && { speaker: flags['speaker'] }),
-    ...(rate !== undefined && { sampleRate: Number(rate) }),
+    ...voiceOf(flags),
+    ...(defaults && { defaults: voiceOf(defaults) }),
   };
-  const target = `speech${fixedExtension(output ?? template)}`;
+  // The format of a row with defaults was determined when the row was enqueued.
+  const target = defaults ? undefined : `speech${fixedExtension(output ?? template)}`;
   const isFromFile = (field: string): boolean => hasFile && 'req_params.text'.startsWith(field);
   return {
     protocol: 'tts',
     ...composeSpeech(speechText, target, fields, await context.settings()),
     isFromFile,
+  };
+}
+
+function voiceOf({ format, speaker, 'sample-rate': rate }: Record<string, unknown>): Voice {
+  return {
+    ...(typeof format === 'string' && { format }),
+    ...(typeof speaker === 'string' && { speaker }),
+    ...(rate !== undefined && { sampleRate: Number(rate) }),
   };
 }
 

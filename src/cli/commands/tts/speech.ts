@@ -4,7 +4,7 @@ import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
 import { at, type JsonObject, type Json } from '../../../json.ts';
-import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
+import { type ComposedSpeech, composeSpeech } from '../../../speech/compose.ts';
 import { splitText } from '../../../speech/split.ts';
 import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { absoluteOutput, isObjectUrl } from '../../../store-url.ts';
@@ -34,12 +34,11 @@ export interface TtsOptions extends OutputOptions, BudgetOptions {
 }
 
 /** A speech request that was composed and checked, but not sent. */
-export interface PreparedSpeech {
+export interface PreparedSpeech extends Omit<ComposedSpeech, 'body' | 'userBody'> {
   /** The bodies of the calls: one, or several with `--split`. */
   bodies: JsonObject[];
-  format: SpeechFormat;
-  /** The sample rate in hertz. */
-  sampleRate: number;
+  /** The bodies without the configured defaults. */
+  userBodies: JsonObject[];
   /** The absolute path of the output; undefined for standard output. */
   target: string | undefined;
   /** With `--split`: joins the audio of all calls. */
@@ -63,21 +62,27 @@ export async function prepareSpeech(
   const settings = await context.settings();
   const target = outputOf(options);
   const text = await textOf(context, textArgument, options);
-  const { body, advice, ...composed } = composeSpeech(
+  const {
+    body,
+    userBody = body,
+    advice,
+    ...composed
+  } = composeSpeech(
     text,
     target,
     { ...options, isFromFile: options.file !== undefined && options.file !== '-' },
     settings,
   );
   for (const note of advice) context.progress.note(note);
-  if (!options.split) return { bodies: [body], ...composed, target };
+  if (!options.split) return { bodies: [body], userBodies: [userBody], ...composed, target };
   if (at(body, 'req_params.ssml') !== undefined)
     throw usageError('--split cannot split req_params.ssml: every piece would speak all of it.');
   const { format } = composed;
   const joiner = joinerFor(format.wire);
   if (joiner === undefined)
     throw usageError(`--split cannot join ${format.name}. Use mp3, wav, pcm or ogg_opus.`);
-  return { bodies: piecesOf(body, options), ...composed, target, joiner };
+  const [bodies, userBodies] = [piecesOf(body, options), piecesOf(userBody, options)];
+  return { bodies, userBodies, ...composed, target, joiner };
 }
 
 function checkSplit(options: TtsOptions): void {
@@ -142,14 +147,14 @@ export async function deliverSpeech(
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const output = speech.target ?? context.io.stdout;
   const submission = { output, force, sidecar, mark, fresh, deadline, key, budget };
-  const { bodies, joiner, format, sampleRate } = speech;
+  const { bodies, userBodies, joiner, ...composed } = speech;
   try {
     if (joiner !== undefined)
       return await deliverPieces(context, { ...speech, joiner }, concurrency, submission, deps);
-    const [body = {}] = bodies;
+    const [[body = {}], [userBody]] = [bodies, userBodies];
     const onAudio = (bytes: number): void => context.progress.downloading({ bytes });
     const run = (): Promise<Delivered> =>
-      speak({ body, format, sampleRate }, submission, { ...deps, onAudio }).finally(() =>
+      speak({ ...composed, body, userBody }, submission, { ...deps, onAudio }).finally(() =>
         context.progress.stop(),
       );
     return quietIfPipeClosed(await deliveredOutcome(context, options, run, spokenText));

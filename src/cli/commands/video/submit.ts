@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemCode, usageError } from '../../../errors.ts';
+import { MgwError, systemCode, usageError } from '../../../errors.ts';
+import { resumableOnly } from '../../../flows/compose-video.ts';
 import { makeFolder } from '../../../files/make-folder.ts';
 import { checkNoTemplate } from '../../../store-url.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
@@ -38,7 +39,7 @@ import { oneListing, type Listing } from '../../../flows/models.ts';
 import { checkKeyName } from '../../../jobs/ref.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
 import { bodyOption, readLine, typedText } from '../../input.ts';
-import { protocolOfModel } from '../../../flows/model-protocol.ts';
+import { protocolOfJobs, protocolOfModel } from '../../../flows/model-protocol.ts';
 import { nearestName } from '../../../nearest.ts';
 import { printableLine } from '../../../printable.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
@@ -110,10 +111,13 @@ async function submitCommand(
   const listing = oneListing(context);
   const model = await missingModel(context, namedProtocol, typedOptions, listing);
   const options = model === undefined ? typedOptions : { ...typedOptions, model };
-  const protocol = namedProtocol ?? (await chooseProtocol(context, options, listing));
+  const { protocol, fault } = namedProtocol
+    ? { protocol: namedProtocol }
+    : await chooseProtocol(context, options, listing);
   const text = prompt ?? (await missingPrompt(context, protocol, options));
   const deadline = await context.deadline();
-  const { video, defaults } = await composeFromOptions(context, protocol, text, options, listing);
+  const { video: composed, defaults } = await composeFromOptions(context, protocol, text, options, listing);
+  const video = fault === undefined ? composed : resumableOnly(composed, fault);
   for (const note of video.advice) context.progress.note(note);
   if (defaults !== undefined && options.dryRun) context.progress.note(defaults);
   else if (defaults !== undefined) await noteOnce(context, defaults);
@@ -187,13 +191,23 @@ const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
  * Determines a submission's protocol from its model, and rejects flags that the protocol does not have.
+ * @returns the protocol. If only an earlier job with the model has it, `fault` is the reason why a new job would not.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
-async function chooseProtocol(context: Context, options: ChoiceOptions, listing: Listing): Promise<Protocol> {
+async function chooseProtocol(
+  context: Context,
+  options: ChoiceOptions,
+  listing: Listing,
+): Promise<{ protocol: Protocol; fault?: MgwError | undefined }> {
   const model = options.model ?? (await modelOfBody(context, options));
   if (model === undefined)
     throw usageError('--model is required. To list the models: mgw models', ['mgw', 'models']);
-  const protocol = await protocolOfModel(context, model, listing, options);
+  let fault: MgwError | undefined;
+  const protocol = await protocolOfModel(context, model, listing, options).catch((error: unknown) => {
+    if (options.dryRun || !(error instanceof MgwError)) throw error;
+    fault = error;
+    return protocolOfJobs(context, model, error);
+  });
   const optionNames = new Set(Object.keys(options));
   const stray = allProtocols
     .flatMap(({ flags }) => flags.map(longName))
@@ -201,7 +215,8 @@ async function chooseProtocol(context: Context, options: ChoiceOptions, listing:
       (name) => optionNames.has(camelCase(name)) && !protocol.flags.some((flag) => longName(flag) === name),
     );
   const unknown = stray ?? (options.endpoint !== undefined && !protocol.endpoints ? 'endpoint' : undefined);
-  if (unknown === undefined) return protocol;
+  if (unknown === undefined) return { protocol, fault };
+  if (fault !== undefined) throw fault;
   const text = `--${unknown} is not a flag of Protocol ${protocol.name.toUpperCase()}, which serves ${printableLine(model, 60)}.`;
   throw usageError(text, ['mgw', 'video', protocol.name, 'submit', '--help']);
 }
