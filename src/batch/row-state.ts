@@ -269,35 +269,6 @@ export function isKeyRefused({ code, charged, message }: MgwError): boolean {
   return code === 'auth' && charged === 'no' && !deniesModelOrVoice(message);
 }
 
-/** The pause before retrying a row or batch that first needs a change, such as a higher budget, in ms. */
-export const stuckRetryMs = 60_000;
-/** The usual pause before retrying a row, in ms. */
-export const defaultRetryMs = 15_000;
-
-/**
- * Returns the pause before a row that failed is retried, in ms; undefined if the error ends the row. A local error on
- * one machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and another worker
- * can save its result.
- */
-export function retryDelayMs(error: MgwError): number | undefined {
-  switch (error.exitCode) {
-    case exitCodes.interrupted:
-    case exitCodes.terminated:
-      return 0;
-    case exitCodes.unavailable:
-    case exitCodes.pending:
-      return defaultRetryMs;
-    case exitCodes.budget:
-      return stuckRetryMs;
-    case exitCodes.auth:
-      if (error.charged === 'yes') return stuckRetryMs;
-      return isKeyRefused(error) ? defaultRetryMs : undefined;
-    default:
-      if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
-      return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
-  }
-}
-
 /** Returns a run's exit code. */
 export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
   // Even if all rows are done, failing to print a path or to write a result is an error.

@@ -1,4 +1,6 @@
 import type { Clock } from '../../clock.ts';
+import { exitCodes, type MgwError } from '../../errors.ts';
+import { isKeyRefused } from '../row-state.ts';
 
 /** Measures how long a worker has had nothing to do, and pauses its batches. */
 export class IdleTime {
@@ -75,5 +77,34 @@ export class RowLimit {
   /** Waits until rows are released. */
   nextRelease(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+/** The pause before retrying a row or batch that first needs a change, such as a higher budget, in ms. */
+export const stuckRetryMs = 60_000;
+/** The usual pause before retrying a row, in ms. */
+export const defaultRetryMs = 15_000;
+
+/**
+ * Returns the pause before a row that failed is retried, in ms; undefined if the error ends the row. A local error on
+ * one machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and another worker
+ * can save its result.
+ */
+export function retryDelayMs(error: MgwError): number | undefined {
+  switch (error.exitCode) {
+    case exitCodes.interrupted:
+    case exitCodes.terminated:
+      return 0;
+    case exitCodes.unavailable:
+    case exitCodes.pending:
+      return defaultRetryMs;
+    case exitCodes.budget:
+      return stuckRetryMs;
+    case exitCodes.auth:
+      if (error.charged === 'yes') return stuckRetryMs;
+      return isKeyRefused(error) ? defaultRetryMs : undefined;
+    default:
+      if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
+      return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
   }
 }

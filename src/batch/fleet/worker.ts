@@ -7,8 +7,8 @@ import { BatchRun, type RunWatcher, type WorkerWatcher } from '../row-runner.ts'
 import { isOwnOutputError } from '../run-row.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
-import { defaultRetryMs, retryDelayMs, stateAfter, stuckRetryMs, type RowEnd } from '../row-state.ts';
-import { IdleTime, RowLimit } from './worker-limits.ts';
+import { stateAfter, type RowEnd } from '../row-state.ts';
+import { defaultRetryMs, IdleTime, retryDelayMs, RowLimit, stuckRetryMs } from './worker-limits.ts';
 import { isValidElsewhere, parseRow, type OpenedBatch } from './queued-row.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 

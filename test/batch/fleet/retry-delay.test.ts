@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/row-state.ts';
+import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/worker-limits.ts';
 import { isOwnOutputError } from '../../../src/batch/run-row.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
