@@ -45,7 +45,7 @@ const maxRows = 200;
 export function batchChecker(context: Context): CheckBatch {
   return async (request, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelowRoot(context, request, root);
-    const batch = { ...opened, force: kind === 'status' };
+    const batch = { ...opened, force: kind === 'status', hasOnlyFlags: kind !== 'status' };
     const listing = oneListing(context);
     const deps = await planDepsOf(context, batch, undefined, listing);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
@@ -269,7 +269,8 @@ async function openBelowRoot(
   };
   const { batch, options } = await openNamed(context, file, overrides);
   const place = await placeBelowRoot(batch.place, root);
-  return { batch: { ...batch, place, readable: [root.path], filesFrom: root.path }, options };
+  const limits = { readable: [root.path], filesFrom: root.path, hasOnlyFlags: true };
+  return { batch: { ...batch, place, ...limits }, options };
 }
 
 function notBelowRoot(root: Root): MgwError {
