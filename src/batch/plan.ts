@@ -62,7 +62,6 @@ export interface Plan {
   known: number;
   /** Rows with the same request as an earlier row but a different name. Both rows are paid for. */
   repeated: Problem[];
-  /** The dependencies between rows. */
   chains: Chains;
   /** The maximum cost of the rows to pay for. */
   cost: Sum;

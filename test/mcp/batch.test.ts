@@ -306,6 +306,7 @@ test.each([
   ['a manifest outside the root', { manifest: '../clips.jsonl' }, rows],
   ['an output outside the root', { ...batch, output: '../{id}.{ext}' }, rows],
   ['an output in object storage', { ...batch, output: 's3://bucket/{id}.{ext}' }, rows],
+  ['an output in a home folder', { ...batch, output: '~/{id}.{ext}' }, rows],
   ['an output at another URL', { ...batch, output: 'gs://bucket/{id}.{ext}' }, rows],
   [
     'a row that names a file outside of the root',

@@ -27,7 +27,7 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output.ts';
 import { agentText, errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { BatchRequest, CheckBatch, Root, RowInDoubt } from '../../../mcp/tool.ts';
-import { isObjectUrl, isUrl } from '../../../store-url.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, invalidRowsError, rowView } from '../../output/plan.ts';
 import { defaultConcurrency } from './run.ts';
@@ -261,7 +261,7 @@ async function openBelowRoot(
   root: Root,
 ): Promise<{ batch: Batch; options: BatchOptions }> {
   const file = await root.file(manifest, 'manifest');
-  if (output !== undefined && isUrl(output)) throw notBelowRoot(root);
+  if (output !== undefined) await root.file(output, 'output');
   const outputPath = output === undefined || isAbsolute(output) ? output : join(root.path, output);
   const overrides = {
     ...(name !== undefined && { name }),
