@@ -152,9 +152,9 @@ test('an agent can use the video of an earlier job only if it was saved below th
   const agent = await connect('v1', user, args);
   const outside = await agent.call('submit_video', { key: 'one', ...withImage, image: '@mine:last' });
   expect(outside.error?.message).toContain('is outside ');
-  const inside = await agent.call('submit_video', { key: 'two', ...video, prompt: 'a ship' });
+  const inside = await agent.call('submit_video', { key: 'job_two', ...video, prompt: 'a ship' });
   expect(inside).toMatchObject({ charged: 'yes' });
-  const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@two:last' });
+  const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@job_two:last' });
   expect(early).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
   expect(early.error?.message).toContain('has not finished');
 });
