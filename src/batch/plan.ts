@@ -46,6 +46,8 @@ export interface Batch {
   readable: readonly string[];
   /** The folder that relative paths in rows are resolved against. Default: the current folder. */
   filesFrom?: string;
+  /** Whether rows may set only fields that have a flag, like the tools of an agent. Default: false */
+  hasOnlyFlags?: boolean;
 }
 
 /** What a run will do, and its maximum cost. */
@@ -60,7 +62,6 @@ export interface Plan {
   known: number;
   /** Rows with the same request as an earlier row but a different name. Both rows are paid for. */
   repeated: Problem[];
-  /** The dependencies between rows. */
   chains: Chains;
   /** The maximum cost of the rows to pay for. */
   cost: Sum;

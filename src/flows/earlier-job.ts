@@ -6,7 +6,7 @@ import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
-import { newestVideo, recordedJob } from '../jobs/ref.ts';
+import { namedJob, newestVideo, recordedJob } from '../jobs/ref.ts';
 import { filesOfSample, goalOutput, numberedPath, pathsAt } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
@@ -96,7 +96,9 @@ export async function earlierAsset(
   const ledger = await session.ledger();
   if (keyIn(ref) === 'last' && assetKind(flag) !== 'audio') throw await lastJobError(ledger, ref, flag);
   const part = partOf(ref, flag);
-  const job = await recordedJob(ledger, part.key.startsWith('job_') ? part.key : `@${part.key}`);
+  const job =
+    (await namedJob(ledger, part.key)) ??
+    (await recordedJob(ledger, part.key.startsWith('job_') ? part.key : `@${part.key}`));
   await checkFiles(session, job, part);
   const recorded = firstFile(job, part);
   if (recorded !== undefined) return assetOf(session, job, part, recorded);

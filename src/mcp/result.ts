@@ -119,6 +119,7 @@ export function agentText(text: string): string {
     text
       // Removes advice about flags that no tool has.
       .replace(/[;.] (?:To [^;.]*, use )?--(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
+      .replace(/(?:\. To allow it: --allow-files|; for a bucket, use -o s3:)[^\n]*/g, '.')
       // A job in doubt blocks an agent's request under every key.
       .replace(/ Speech cannot be fetched afterwards: [^.]{0,200}\./, '')
       .replace(/ For any other name, use --format\.$/, '')

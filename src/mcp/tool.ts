@@ -11,7 +11,7 @@ import { answerSchema, type ToolOutcome, pendingAnswer } from './result.ts';
 import { realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { printableLine } from '../printable.ts';
-import { isUrl } from '../store-url.ts';
+import { isUrl, tildeProblem } from '../store-url.ts';
 
 /** Dependencies of a server's tools. */
 export interface Tools {
@@ -206,6 +206,8 @@ export class Root {
   async file(pathArgument: string, argument: string): Promise<string> {
     const subject = `${argument}: ${printableLine(pathArgument, 200)}`;
     if (isUrl(pathArgument)) throw usageError(`${subject} is not a path. Use a path below ${this.path}.`);
+    const problem = tildeProblem(pathArgument);
+    if (problem !== undefined) throw usageError(`${subject} must be ${problem}.`);
     const path = resolve(this.path, pathArgument);
     if (!pathArgument.includes('\0') && this.#contains(path)) {
       const real = await realPathOf(path).catch((error: unknown) => {

@@ -171,15 +171,18 @@ export function openObjectStore(
   partBytes = defaultPartBytes,
 ): ObjectStore {
   const clients = new Map<string, Promise<S3Client>>();
-  const openClients: S3Client[] = [];
+  const openClients = new Set<S3Client>();
   const objectAt = async (url: string): Promise<S3Object> => {
     const { bucket, key } = parseObjectUrl(url);
-    const client = clients.get(bucket) ?? S3Client.open(bucket, endpoint, env, deps);
-    if (!clients.has(bucket)) {
-      clients.set(bucket, client);
-      openClients.push(await client);
-    }
-    return new S3Object(await client, key, url, partBytes, deps.note);
+    const opening = clients.get(bucket) ?? S3Client.open(bucket, endpoint, env, deps);
+    clients.set(bucket, opening);
+    const client = await opening.catch((error: unknown) => {
+      // The user may add the missing credentials while a server or a program runs.
+      clients.delete(bucket);
+      throw error;
+    });
+    openClients.add(client);
+    return new S3Object(client, key, url, partBytes, deps.note);
   };
   return {
     checkFree: async (url, force) => {

@@ -10,7 +10,7 @@ import type { CheckedBatch, StartedRun, Tools } from '../../src/mcp/tool.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, connect, connectProcess } from './client.ts';
-import { gateway, slowGateway, userOf } from './gateway.ts';
+import { gateway, slowGateway, userOf, video } from './gateway.ts';
 
 const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5 };
 const rows = ['one', 'two'].map((id) => JSON.stringify({ ...row, id, prompt: `a boat ${id}` })).join('\n');
@@ -306,12 +306,16 @@ test.each([
   ['a manifest outside the root', { manifest: '../clips.jsonl' }, rows],
   ['an output outside the root', { ...batch, output: '../{id}.{ext}' }, rows],
   ['an output in object storage', { ...batch, output: 's3://bucket/{id}.{ext}' }, rows],
+  ['an output in a home folder', { ...batch, output: '~/{id}.{ext}' }, rows],
   ['an output at another URL', { ...batch, output: 'gs://bucket/{id}.{ext}' }, rows],
   [
     'a row that names a file outside of the root',
     batch,
-    JSON.stringify({ id: 'x', protocol: 'c', body: '@/etc/hostname' }),
+    JSON.stringify({ id: 'x', protocol: 'tts', file: '/etc/hostname' }),
   ],
+  ['a row with a body', batch, JSON.stringify({ protocol: 'c', body: { ...video, seed: 5 } })],
+  ['a row with a path', batch, JSON.stringify({ ...row, prompt: 'a boat', 'set.seed': 5 })],
+  ['speech with a path', batch, JSON.stringify({ protocol: 'tts', text: 'Hi.', 'set.user.uid': 'u' })],
 ])("an agent's batch is refused if it has %s", async (_, asked, manifest) => {
   const { agent } = await agentWith(['--budget', '1000'], manifest);
   for (const tool of ['batch_plan', 'batch_run'])

@@ -152,9 +152,9 @@ test('an agent can use the video of an earlier job only if it was saved below th
   const agent = await connect('v1', user, args);
   const outside = await agent.call('submit_video', { key: 'one', ...withImage, image: '@mine:last' });
   expect(outside.error?.message).toContain('is outside ');
-  const inside = await agent.call('submit_video', { key: 'two', ...video, prompt: 'a ship' });
+  const inside = await agent.call('submit_video', { key: 'job_two', ...video, prompt: 'a ship' });
   expect(inside).toMatchObject({ charged: 'yes' });
-  const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@two:last' });
+  const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@job_two:last' });
   expect(early).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
   expect(early.error?.message).toContain('has not finished');
 });
@@ -222,6 +222,14 @@ test.each([
   [
     'm.dat: its name must end in .csv. For any other name, use --format.',
     'm.dat: its name must end in .csv.',
+  ],
+  [
+    'a.png is outside the folders that this batch can read. To allow it: --allow-files /a.b',
+    'a.png is outside the folders that this batch can read.',
+  ],
+  [
+    "a row's output must be a path; for a bucket, use -o s3://B/{id}.{ext}.",
+    "a row's output must be a path.",
   ],
   ['Set it, or add --sandbox to try mgw offline.', 'Set it, or add --sandbox to try mgw offline.'],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
@@ -292,6 +300,11 @@ test.each(['s3://bucket/a.mp4', 'gs://bucket/a.mp4'])(
     await expect(root.file(url, 'output')).rejects.toThrow('is not a path');
   },
 );
+
+test('a path that begins with ~ is refused, because no shell expands it', async () => {
+  const root = await Root.open(freshFolder());
+  await expect(root.file('~/a.mp4', 'output')).rejects.toThrow('output: ~/a.mp4 must be a path without ~');
+});
 
 test('a root folder that does not exist is refused with the command that creates it', async () => {
   const missing = join(freshFolder(), 'clips');

@@ -23,7 +23,10 @@ interface Scene {
 }
 
 // With 8 bytes per part, the file has three parts.
-async function scene(partBytes = 8): Promise<Scene> {
+async function scene(
+  partBytes = 8,
+  env: Record<string, string> = { ...account, HOME: '/nowhere' },
+): Promise<Scene> {
   const store = await s3Server();
   const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'boat.mp4');
   writeFileSync(file, content);
@@ -37,7 +40,7 @@ async function scene(partBytes = 8): Promise<Scene> {
     userAgent: 'test',
     secrets: [],
   };
-  const objects = openObjectStore(store.url, { ...account, HOME: '/nowhere' }, deps, partBytes);
+  const objects = openObjectStore(store.url, env, deps, partBytes);
   onTestFinished(() => objects.close());
   const sha256 = createHash('sha256').update(content).digest('hex');
   const put: Scene['put'] = ({ force = false, earlier = [] } = {}) =>
@@ -65,6 +68,15 @@ const status =
     void response.writeHead(code, headers).end(body);
 
 describe('a file saved as an object', () => {
+  test('is saved by the same process once the missing credentials exist', async () => {
+    const env: Record<string, string> = { HOME: '/nowhere' };
+    const { store, put } = await scene(8, env);
+    await expect(put()).rejects.toThrow('no credentials');
+    Object.assign(env, account);
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+  });
+
   test('is uploaded in parts, leaves no unfinished upload, and is recognised by a rerun', async () => {
     const { store, begun, put } = await scene();
     await put();

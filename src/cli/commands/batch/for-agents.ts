@@ -27,7 +27,7 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output.ts';
 import { agentText, errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { BatchRequest, CheckBatch, Root, RowInDoubt } from '../../../mcp/tool.ts';
-import { isObjectUrl, isUrl } from '../../../store-url.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, invalidRowsError, rowView } from '../../output/plan.ts';
 import { queueUpdaterOf } from './run.ts';
@@ -45,7 +45,7 @@ const maxRows = 200;
 export function batchChecker(context: Context): CheckBatch {
   return async (request, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelowRoot(context, request, root);
-    const batch = { ...opened, force: kind === 'status' };
+    const batch = { ...opened, force: kind === 'status', hasOnlyFlags: kind !== 'status' };
     const listing = oneListing(context);
     const deps = await planDepsOf(context, batch, undefined, listing);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
@@ -257,7 +257,7 @@ async function openBelowRoot(
   root: Root,
 ): Promise<{ batch: Batch; options: BatchOptions }> {
   const file = await root.file(manifest, 'manifest');
-  if (output !== undefined && isUrl(output)) throw notBelowRoot(root);
+  if (output !== undefined) await root.file(output, 'output');
   const outputPath = output === undefined || isAbsolute(output) ? output : join(root.path, output);
   const overrides = {
     ...(name !== undefined && { name }),
@@ -265,7 +265,8 @@ async function openBelowRoot(
   };
   const { batch, options } = await openNamed(context, file, overrides);
   const place = await placeBelowRoot(batch.place, root);
-  return { batch: { ...batch, place, readable: [root.path], filesFrom: root.path }, options };
+  const limits = { readable: [root.path], filesFrom: root.path, hasOnlyFlags: true };
+  return { batch: { ...batch, place, ...limits }, options };
 }
 
 function notBelowRoot(root: Root): MgwError {

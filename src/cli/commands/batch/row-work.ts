@@ -24,13 +24,15 @@ import { printableLine } from '../../../printable.ts';
  */
 export function rowComposer(
   context: Context,
-  { place, readable, filesFrom }: Batch,
+  { place, readable, filesFrom, hasOnlyFlags = false }: Batch,
   isOffline = false,
   onlineListing = oneListing(context),
 ): PlanDeps['workOf'] {
   const listing: Listing = isOffline ? () => Promise.resolve(undefined) : onlineListing;
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
+    if (hasOnlyFlags && (row.set.length > 0 || row.body !== undefined))
+      throw usageError('body and set.PATH are not offered to agents; only the user can run this row.');
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
     const { flags, fromFiles } = await withFiles(rowFlags(row.kind), row.flags, files);
     const body = await readBody(row.body, files);
