@@ -103,11 +103,14 @@ export function pacedClient(
 // Waits for the next window. @throws TransportError, because nothing was sent, if the deadline passes before the window
 // opens; the signal's reason.
 async function nextWindow(pace: Pace, signal: AbortSignal, { deadline }: CallOptions): Promise<SendWindow> {
+  const late = new TransportError('unsent', 'timeout', 'the deadline passed');
   const limit = startLimit(deadline?.remainingMs() ?? Infinity, [signal]);
   try {
-    return await pace.waitToSubmit(limit.signal);
+    const window = await pace.waitToSubmit(limit.signal);
+    if (deadline?.remainingMs() === 0) throw late;
+    return window;
   } catch (error) {
-    throw limit.hasPassed ? new TransportError('unsent', 'timeout', 'the deadline passed') : error;
+    throw limit.hasPassed ? late : error;
   } finally {
     limit.end();
   }
