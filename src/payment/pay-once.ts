@@ -50,7 +50,7 @@ export interface Payment {
    * stream, whose body the caller reads later, it is only the head.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
-  /** Limits the attempts and the pauses between them. */
+  /** Nothing is sent after this deadline. It also limits the wait for the response, and the pauses between attempts. */
   deadline: Deadline;
 }
 
@@ -154,7 +154,7 @@ async function attemptOnce(
       const failure = { code: 'unreachable', message: error.message } as const;
       if (isRecorded) await record.verdict?.({ kind: 'unavailable', failure });
     }
-    const unsent = failureBeforeSending(error, progress.hasBegun, deps);
+    const unsent = failureBeforeSending(error, progress.hasBegun, payment, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
       kind: 'unknown',
@@ -186,6 +186,7 @@ async function exchange(
         `Interrupted. Waiting for the response to ${purchase.name}, which may be charged. Interrupt again to give up.`,
       );
   };
+  assertTimeLeft(deadline);
   signals.soft.addEventListener('abort', onInterrupt);
   let lease: Lease | undefined;
   const options: CallOptions = {
@@ -215,6 +216,7 @@ async function exchange(
     beforeFirstByte: () => {
       // Check again, because writing the record may have taken a long time.
       if (signals.soft.aborted) throw TransportError.abortedBeforeSend('interrupted before the first byte');
+      assertTimeLeft(deadline);
       try {
         lease?.assertLease();
       } catch (error) {
@@ -231,13 +233,23 @@ async function exchange(
   }
 }
 
+// Throws TransportError if the deadline has passed. Nothing is sent then.
+function assertTimeLeft(deadline: Deadline): void {
+  if (deadline.remainingMs() === 0) throw TransportError.abortedBeforeSend('the deadline passed');
+}
+
 // Returns undefined if any byte may have been sent.
-function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: PayDeps): Failure | undefined {
+function failureBeforeSending(
+  error: unknown,
+  hasBegun: boolean,
+  { deadline }: Payment,
+  { signals }: PayDeps,
+): Failure | undefined {
   const isTransport = error instanceof TransportError;
   if (hasBegun || (isTransport && error.phase === 'sent')) return undefined;
   if (signals.soft.aborted) throw interruptionError(signals.soft, 'no');
   if (!isTransport) throw error;
-  if (error.isPermanent) throw unsentError(error.message, error);
+  if (error.isPermanent || deadline.remainingMs() === 0) throw unsentError(error.message, error);
   return { code: 'unreachable', message: error.message };
 }
 

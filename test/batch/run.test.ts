@@ -482,7 +482,7 @@ describe('a row that was changed after it was paid for', () => {
   it('is not paid for again while its job is in progress, and the suggested command saves the video', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     scene.gateway.polls = Infinity;
-    await scene.batch('run', file, '--timeout', '100ms');
+    await scene.batch('run', file, '--timeout', '1s');
     scene.file('m.csv', clips(['a', 'a ship']));
     for (const command of [['run'], ['retry', '--changed'], ['retry', '--id', 'a']]) {
       const [word = '', ...choice] = command;

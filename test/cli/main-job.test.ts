@@ -43,6 +43,15 @@ describe('submit -o', () => {
     expect(gateway.submissions[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
+  it('reads the prompt from standard input for -, with and without --prompt', async () => {
+    for (const prompt of [['--prompt', '-'], ['-']])
+      await user.run([...submit.slice(0, -2), ...prompt], { stdin: 'a boat\n' });
+    expect(gateway.submissions.map(({ body }) => JSON.parse(body) as unknown)).toMatchObject([
+      { prompt: 'a boat' },
+      { prompt: 'a boat' },
+    ]);
+  });
+
   it('prints only the path on stdout, without control codes in a pipe', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast]).result;
     expect(run.stdout).toBe(`${join(user.cwd, 'out.mp4')}\n`);

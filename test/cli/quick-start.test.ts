@@ -33,6 +33,7 @@ function comparable(lines: readonly string[]): string[] {
         .replace(/task_\w{32}/g, 'task_')
         .replace(/\b\d+(\.\d)? [kM]?B\b/g, 'SIZE')
         .replace(/\b\d+s\b/g, 'SECONDS')
+        .replace(/is still (queued|running \(IN_PROGRESS\))/, 'is still STATE')
         .replace(/^account +\w{16}$/, 'account')
         .replace(/127\.0\.0\.1:\d+/g, 'LOOPBACK')
         .replace(/\s+/g, ' ')

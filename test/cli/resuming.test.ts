@@ -284,6 +284,22 @@ describe('jobs export and import', () => {
     expect(gateway.submissions).toHaveLength(posts);
   });
 
+  it('change nothing if they are paid jobs and the ledger is that of the sandbox, or the reverse', async () => {
+    await user.run(['--sandbox', ...submit, '--key', 'boat']);
+    const exported = (await user.run(['--sandbox', 'jobs', 'export'])).stdout;
+    const refused = await user.run(['jobs', 'import', '-', '--json'], { stdin: exported });
+    const next = ['mgw', '--sandbox', 'jobs', 'import', '-'];
+    expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no', next } });
+    expect((await user.run(next.slice(1), { stdin: exported })).code).toBe(0);
+    await user.run([...submit, '--key', 'boat']);
+    const paid = (await user.run(['jobs', 'export', '@boat'])).stdout;
+    expect(await user.run(next.slice(1), { stdin: paid })).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('is not a job of the sandbox. Import it without --sandbox') as string,
+    });
+    expect([paid.split('\n').length, gateway.submissions.length]).toEqual([2, 1]);
+  });
+
   it('change nothing if one of several jobs is invalid', async () => {
     await user.run([...submit, '--key', 'boat']);
     const exported = (await user.run(['jobs', 'export'])).stdout;

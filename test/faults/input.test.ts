@@ -97,6 +97,8 @@ describe.concurrent('empty and overlong prompts', () => {
     [[...mini, ''], 'prompt'],
     [[...mini], '--prompt'],
     [[...mini, '-'], 'PROMPT', Buffer.from('\n')],
+    [[...mini, '--prompt', '-'], 'PROMPT', Buffer.from('\n')],
+    [[...mini, '--prompt', '-', '--body', '-'], 'both', Buffer.from('{}')],
     [[...mini, '--prompt', '\u{1f6a2}'.repeat(30_001)], '30001'],
     [[...mini, 'one', '--prompt', 'two'], '--prompt'],
   ]);

@@ -233,6 +233,21 @@ describe('a payment', () => {
     expect(ran.settled).toBe('none');
   });
 
+  it('is not sent after the deadline, and does not connect if the deadline has already passed', async () => {
+    const late = await pay({ remainingMs: 0, exchange: [fails(new Error('connected'))] });
+    const unsentLate = { exitCode: 6, retry: 'safe', message: 'Nothing was sent: the deadline passed.' };
+    expect(late.error).toMatchObject(unsentLate);
+    expect([late.steps, late.settled]).toEqual([[], 'none']);
+    const scene: Scene = {};
+    const slow: Exchange = (options) => {
+      scene.remainingMs = 0;
+      return answers()(options);
+    };
+    const connecting = await pay(Object.assign(scene, { exchange: [slow] }));
+    expect(connecting.error).toMatchObject(unsentLate);
+    expect([connecting.steps, connecting.settled]).toEqual([['sending', 'unavailable'], 'none']);
+  });
+
   it('is not sent if it cannot be recorded', async () => {
     const full = new MgwError('local_io', 'full');
     const ran = await pay({ record: { sending: () => Promise.reject(full) } });

@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const fast = ['--poll-interval', '20ms', '--timeout', '100ms', '--retries', '0'];
+const fast = ['--poll-interval', '20ms', '--timeout', '500ms', '--retries', '0'];
 const once = ['--retries', '0'];
 
 /** Returns one command of each kind that calls a gateway or prints its text. The outputs are in `folder`. */

@@ -7,6 +7,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import { budgetName } from '../../../config/rules.ts';
 import { usageError } from '../../../errors.ts';
 import { realPathOf } from '../../../files/make-folder.ts';
+import { sandboxName } from '../../../flows/settings.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
@@ -63,6 +64,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const { io } = context;
   // Loads the key, so that `redact` removes it from the records.
   await context.hideKey();
+  const { sandbox } = await context.settings();
   const { exportedEvents: schema } = await import('../../../ledger/event-schema.ts');
   const isStdin = file === '-';
   const chunks = isStdin ? stdinChunks(io) : inputFileChunks(file, 'FILE');
@@ -72,7 +74,8 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     // Import a job once, even if the file contains it twice. Otherwise its chain of claims would refer to itself.
     const entries = new Map<string, Entry>();
     for await (const { value, place } of exported) {
-      const { id, key } = importable(value, place, schema);
+      const { id, key, events } = importable(value, place, schema);
+      checkSandbox(events, sandbox.value, place, file);
       if (!entries.has(id)) entries.set(id, { id, key, place, spooled: await spool.add(value ?? null) });
     }
     const eventsOf = async ({ place, spooled }: Entry): Promise<Importable['events']> =>
@@ -81,6 +84,20 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   } finally {
     await spool.close();
   }
+}
+
+// Refuses a job of the sandbox in a ledger of paid jobs, and a paid job in the sandbox's ledger: no command could end it
+// there.
+function checkSandbox(
+  [prepared]: Importable['events'],
+  isSandbox: boolean,
+  place: string,
+  file: string,
+): void {
+  if (prepared?.type !== 'prepared' || (prepared.base_url === sandboxName) === isSandbox) return;
+  throw isSandbox
+    ? usageError(`${place} is not a job of the sandbox. Import it without --sandbox and MGW_SANDBOX.`)
+    : usageError(`${place} is a job of the sandbox.`, ['mgw', '--sandbox', 'jobs', 'import', file]);
 }
 
 type EventsOf = (entry: Entry) => Promise<Importable['events']>;

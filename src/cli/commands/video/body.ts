@@ -39,9 +39,10 @@ export async function composeFromOptions(
   const { flags, fromFiles } = await readFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
     throw usageError('PROMPT cannot be combined with --prompt.');
-  if (prompt === '-' && options.body === '@-')
+  const text = prompt ?? flags['prompt'];
+  if (text === '-' && ['-', '@-'].includes(options.body ?? ''))
     throw usageError('PROMPT and --body cannot both be standard input.');
-  if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
+  if (text !== undefined) flags['prompt'] = text === '-' ? await promptFromStdin(context) : text;
   const { set, check, dryRun, endpoint, checkAssets } = options;
   const body = await bodyOption(context, options.body);
   if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
