@@ -74,5 +74,9 @@ if [ -n "${INPUT_CACHE_STATE:-}" ]; then
   state=$(mgw config get state_dir)
   echo "state=$state" >>"$GITHUB_OUTPUT"
   echo "MGW_CACHED_STATE=$state" >>"$GITHUB_ENV"
+  # A cache key must not contain a comma.
+  workflow=${GITHUB_WORKFLOW//,/_}
+  echo "workflow=$workflow" >>"$GITHUB_OUTPUT"
+  echo "MGW_WORKFLOW=$workflow" >>"$GITHUB_ENV"
 fi
 echo "Installed mgw $version from $release"

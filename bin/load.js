@@ -120,13 +120,15 @@ exports.openCache = (
     // Never write to another user's home. A folder below one that others may write to could be replaced.
     if (!isOurs(base) || !areSafe(path.dirname(fs.realpathSync(base)))) return undefined;
     const cacheHome = path.dirname(path.dirname(own));
+    const folders = [cacheHome, path.dirname(own), own, folder];
     if (fs.existsSync(cacheHome) && !isOurs(cacheHome)) return undefined;
     if (!fs.existsSync(folder)) {
       if (isOurs(own))
         for (const old of fs.readdirSync(own)) fs.rmSync(path.join(own, old), { recursive: true });
-      fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+      // Not with Node's `recursive` option, which hangs if the system refuses a name under an existing folder (/proc).
+      for (const each of folders) if (!fs.existsSync(each)) fs.mkdirSync(each, { mode: 0o700 });
     }
-    return [cacheHome, path.dirname(own), own, folder].every(isOurs) ? folder : undefined;
+    return folders.every(isOurs) ? folder : undefined;
   } catch {
     return undefined;
   }

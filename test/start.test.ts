@@ -244,6 +244,7 @@ describe("the compile cache's folder", () => {
     ['there is no home folder', {}],
     ['the home is not a folder', { HOME: '/dev/null' }],
     ['the home is a relative path', { HOME: 'home' }],
+    ['the system refuses the name of the folder', { XDG_CACHE_HOME: '/proc' }],
     ['NODE_DISABLE_COMPILE_CACHE is set', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
   ])('is not created if %s', (_, env) => {
     expect(openCache('1.0.0', env)).toBeUndefined();

@@ -41,13 +41,22 @@ export class ParserError extends Error {
   }
 }
 
-/** Adds subcommands by name and description. Loads only the command that the command line uses. */
+/**
+ * Adds subcommands by name and description, and a hidden `help` if there is none. Loads only the command that the command
+ * line uses.
+ */
 export function addCommands(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
     const command = group.command(name, { hidden }).description(about);
     pendingLoads.set(command, async () => (await load())(command, run));
   }
+  // The parser's own help command would print the help of a command that is not loaded.
+  if (commands['help'] === undefined)
+    group
+      .command('help', { hidden: true })
+      .argument('[command...]')
+      .action(async (path: string[]) => (await loadNested(group, path)).help());
   group.hook('preSubcommand', (_group, command) => loadCommand(command));
 }
 

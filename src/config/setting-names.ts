@@ -52,7 +52,7 @@ export function keyPath(name: string): KeyPath {
 }
 
 function checkModelName(model: string): void {
-  if (/^(__proto__|constructor|prototype)$/.test(model) || /[\p{Cc}\s]/u.test(model))
+  if (/^(__proto__|constructor|prototype)$/.test(model) || /\p{Cc}|[^\S ]|^ | $/u.test(model))
     throw usageError(`${JSON.stringify(model)} is not a valid model name.`);
 }
 

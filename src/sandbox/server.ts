@@ -1,5 +1,4 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { authenticate, DEFAULT_KEY, issueKeys } from './auth.ts';
 import { readBody } from './body.ts';
@@ -22,7 +21,7 @@ import { protocolA } from './routes/a.ts';
 import { protocolC } from './routes/c.ts';
 import { responsesRoutes } from './routes/responses.ts';
 import { speechRoutes, voicesOf } from './routes/speech.ts';
-import { readWhole, writeOnce } from './state.ts';
+import { makeFolder, readWhole, writeOnce } from './state.ts';
 import { answerStore, storePath } from './store/service.ts';
 import { decode, storeAccount } from './store/signature.ts';
 import { type Model, MODELS, pricesOf } from './models.ts';
@@ -139,7 +138,7 @@ const ROUTES: readonly Route[] = [
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { stateDir, paceMs = 3000, seed, now = Date.now, port = 0, limits = {}, voices = [] } = options;
   const faults = parseFaults(options.faults ?? []);
-  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  makeFolder(stateDir);
   issueKeys(stateDir, options.keys ?? []);
   const take: Gateway['take'] = (name, fits) => useFault(stateDir, faults, name, fits);
   const chance = chanceOf(faults, take, seed);

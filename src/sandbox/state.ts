@@ -6,6 +6,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -112,8 +113,23 @@ export function reset(stateDir: string): void {
   for (const part of PARTS) rmSync(join(stateDir, part), { recursive: true, force: true });
 }
 
-function makeFolder(path: string): void {
-  mkdirSync(path, { recursive: true, mode: OWN_FOLDER });
+/**
+ * Creates a folder, with mode 0700, and its missing parents. Does not use Node's `recursive` option, which hangs if the
+ * system refuses a name under an existing folder (/proc).
+ */
+export function makeFolder(path: string): void {
+  if (isFolder(path)) return;
+  if (dirname(path) !== path) makeFolder(dirname(path));
+  try {
+    mkdirSync(path, { mode: OWN_FOLDER });
+  } catch (error) {
+    // Another process may have created the folder.
+    if (!isFolder(path)) throw error;
+  }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 function isMissing(error: unknown): boolean {

@@ -162,7 +162,7 @@ describe('the help examples', () => {
 
   it('include at least one per command, or three if the command has arguments and options', () => {
     const isPage = (command: Command): boolean => command.parent?.name() === 'help';
-    const isHidden = (command: Command): boolean => command.name().startsWith('__');
+    const isHidden = (command: Command): boolean => /^(__|help$)/.test(command.name());
     const leaves = allCommands(root).filter(
       (command) => command.commands.length === 0 && !isPage(command) && !isHidden(command),
     );

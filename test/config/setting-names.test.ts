@@ -35,6 +35,7 @@ describe('keyPath', () => {
   it('accepts every setting', () => {
     expect(keyPath('base_url')).toEqual(['base_url']);
     expect(keyPath('submit.retry_5xx')).toEqual(['submit', 'retry_5xx']);
+    expect(keyPath('prices.b.GV 2.0')).toEqual(['prices', 'b', 'GV 2.0']);
     // The store's other settings are members next to `url`.
     const pathOf = (key: string): string => (key === 'store' ? 'store.url' : key);
     for (const key of settableKeys) expect(keyPath(key).join('.')).toBe(pathOf(key));
@@ -50,7 +51,8 @@ describe('keyPath', () => {
     'defaults.video.a.m.',
     '__proto__',
     'toString',
-    'defaults.video.a.m x.duration',
+    'defaults.video.a.m\nx.duration',
+    'prices.c. m',
     'prices',
     'prices.c',
     'prices.D.m',

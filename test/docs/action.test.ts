@@ -88,6 +88,12 @@ describe('the action', () => {
     expect(stdout).toMatch(message);
   });
 
+  it('names the cache after the workflow, without commas, which a cache key must not contain', () => {
+    expect(install({ INPUT_CACHE_STATE: 'restore', GITHUB_WORKFLOW: 'clips, nightly,' })).toMatchObject({ status: 0 });
+    expect(readFileSync(join(runner, 'ENV'), 'utf8')).toContain('\nMGW_WORKFLOW=clips_ nightly_\n');
+    expect(readFileSync(join(runner, 'OUTPUT'), 'utf8')).toContain('\nworkflow=clips_ nightly_\n');
+  });
+
   it('masks the API key before any other step', () => {
     const { stdout } = install({ MGW_API_KEY: 'sk-50%off' });
     expect(stdout).toMatch(/^::add-mask::sk-50%25off\n/);

@@ -76,8 +76,8 @@ export class Runners {
     this.values['github.run_attempt'] = String(Number(this.values['github.run_attempt']) + 1);
     for (const [job, { steps }] of Object.entries(jobs)) {
       if (this.ran.code !== 0) break;
-      const values = { ...this.values, 'github.workflow': name, 'github.job': job };
-      const scope = { values, env: { ...this.machine(), ...filled(env, values) } };
+      const values = { ...this.values, 'github.job': job };
+      const scope = { values, env: { ...this.machine(), GITHUB_WORKFLOW: name, ...filled(env, values) } };
       for (const step of steps) await this.step(step, scope);
       const summary = this.file('SUMMARY');
       if (existsSync(summary)) this.ran.summary += readFileSync(summary, 'utf8');
@@ -159,6 +159,7 @@ export class Runners {
   // Runs one of GitHub's own actions, with only the inputs that the recipes use.
   private builtin(name: string, { name: artifact = '', path = '.', key = '', ...rest }: Values): void {
     const { workspace } = this.ran;
+    if (key.includes(',')) throw new Error(`a cache key with a comma: ${key}`);
     const here = path.startsWith('/') ? path : join(workspace, path);
     const [artifacts, caches] = [join(this.folder, 'artifacts', artifact), join(this.folder, 'caches')];
     if (name === 'actions/cache/save') cpSync(here, join(caches, key), { recursive: true, errorOnExist: true });

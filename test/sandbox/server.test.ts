@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LARGEST_BODY } from '../../src/sandbox/body.ts';
 import { isForeign } from '../../src/sandbox/listener.ts';
+import { startSandbox } from '../../src/sandbox/server.ts';
 import { sandbox, type Answer } from './harness.ts';
 
 /** Returns the status of a call whose headers are sent unchanged, including headers that fetch would not send. */
@@ -143,6 +144,10 @@ describe('a sandbox key for some models', () => {
 });
 
 describe('the sandbox server', () => {
+  test.runIf(process.platform === 'linux')('does not start if the system refuses its folder', async () => {
+    await expect(startSandbox({ stateDir: '/proc/no/sandbox' })).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
   test.each([
     ['POST', '/v1/nothing'],
     ['PUT', '/v1/videos'],

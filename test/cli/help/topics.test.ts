@@ -117,3 +117,11 @@ it('the build writes a man page with every command and flag', async () => {
   expect(stdout).toContain('.SS mgw video c submit [prompt]');
   expect(stdout).toContain('\\fB\\-m, \\-\\-model <name>\\fR');
 });
+
+it.each([[['jobs', 'ls']], [['video', 'submit']], [['video', 'c', 'submit']], [['jobs']]])(
+  'the word help after a group prints the same help as before it: %j',
+  async ([group = '', ...words]) => {
+    const { stdout } = await runHere(['help', group, ...words], {});
+    expect(await runHere([group, 'help', ...words], {})).toMatchObject({ code: 0, stdout });
+  },
+);
