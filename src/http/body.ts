@@ -9,6 +9,15 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
+/**
+ * Whether a content encoding is a known compression. Other values, such as `none`, `utf-8` or `aws-chunked`, come from
+ * wrongly labelled uploads of plain files.
+ */
+export function isCompression(encoding: string | undefined): boolean {
+  const names = (encoding ?? '').toLowerCase().split(',');
+  return names.some((each) => decoders.has(each.trim()) || /^\s*(x-)?(zstd|compress)\s*$/.test(each));
+}
+
 /** The number of bytes to decode at a time: few, so that the reader can stop a decompression bomb early. */
 const sliceBytes = 1024;
 /** If decoding has not failed after this many slices, the body is assumed to have its declared encoding. */

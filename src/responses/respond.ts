@@ -12,6 +12,7 @@ import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
 import { StreamedCall } from '../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import {
+  readCutDocument,
   readEvent,
   readResponse,
   refusedEnd,
@@ -95,11 +96,11 @@ async function readResponseBody(
   limits: TimeLimits,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
-  const type = streamed.headers['content-type'] ?? '';
+  const isDocument = /json|html/i.test(streamed.headers['content-type'] ?? '');
   const body = withIdleTimeout(streamed.body, limits);
-  const readDocument = documentReader(onText, streamed.clean);
-  const stream = new ResponseStream(onText);
-  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), readDocument, stream));
+  const read = (document: AsyncIterable<Uint8Array>): Promise<ResponseEnd> =>
+    readDocument(document, onText, streamed.clean);
+  const end = await orCut(readEventsOrDocument(body, isDocument, read, new ResponseStream(onText)));
   streamed.close();
   return end;
 }
@@ -146,20 +147,19 @@ async function orCut(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   }
 }
 
-function documentReader(
+async function readDocument(
+  body: AsyncIterable<Uint8Array>,
   onText: (text: string) => void,
   clean: StreamedReply['clean'],
-): (body: AsyncIterable<Uint8Array>) => Promise<ResponseEnd> {
-  return async (body) => {
-    const { bytes, complete } = await readBounded(body, maxBytes);
-    if (!complete) return { kind: 'cut', why: 'the response was truncated' };
-    const text = new TextDecoder().decode(bytes);
-    const json = tryParseJson(text);
-    if (!isObject(json)) return { kind: 'unreadable', excerpt: excerptOf(text, clean) };
-    const end = readResponse(json);
-    if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
-    return end.kind === 'cut' ? { ...end, why: `${end.why}: ${excerptOf(text, clean)}` } : end;
-  };
+): Promise<ResponseEnd> {
+  const { bytes, complete } = await readBounded(body, maxBytes);
+  const text = new TextDecoder().decode(bytes, { stream: !complete });
+  const json = tryParseJson(text);
+  if (json === undefined && !complete) return readCutDocument(text, onText);
+  if (!isObject(json)) return { kind: 'unreadable', excerpt: excerptOf(text, clean) };
+  const end = readResponse(json);
+  if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
+  return end.kind === 'cut' ? { ...end, why: `${end.why}: ${excerptOf(text, clean)}` } : end;
 }
 
 async function readEvents(body: AsyncIterable<Uint8Array>, stream: ResponseStream): Promise<ResponseEnd> {

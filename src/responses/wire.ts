@@ -1,6 +1,6 @@
 import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.ts';
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
-import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
+import { at, isObject, parseCutJson, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
 /** How a response ended. Specification 4.5 does not define the format of a response. */
 export type ResponseEnd =
@@ -32,8 +32,10 @@ export function readResponse(json: JsonObject): ResponseEnd {
   const { text, refusal } = outputOf(json);
   if (status === 'incomplete') return incompleteEnd(json, text);
   // Some relays omit the status. A response with text is then treated as completed.
-  if (status !== 'completed' && !(status === undefined && text !== ''))
-    return { kind: 'cut', why: `the response is not marked as completed${messageSuffix(json)}` };
+  if (status !== 'completed' && !(status === undefined && text !== '')) {
+    const why = `the response is not marked as completed${messageSuffix(json)}`;
+    return { kind: 'cut', why, response: json };
+  }
   return text === '' && refusal !== ''
     ? refusedEnd(refusal, json)
     : { kind: 'completed', text, response: json };
@@ -42,6 +44,22 @@ export function readResponse(json: JsonObject): ResponseEnd {
 function messageSuffix(json: JsonObject): string {
   const message = messageIn(json);
   return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
+}
+
+// An incomplete escape at the end. The limit keeps the search from exhausting the stack.
+const halfEscape = /(?<!\\)((?:\\\\){0,99})\\(u[\da-f]{0,3})?$/i;
+
+/**
+ * Interprets a truncated document. The received part was paid for.
+ * @param onText called with the text of its messages, or with the document if no message can be read
+ */
+export function readCutDocument(document: string, onText: (text: string) => void): ResponseEnd {
+  // The quote keeps a string that was cut. If the cut is not in a string, the quote is dropped.
+  const json = parseCutJson(`${document.replace(halfEscape, '$1')}"`);
+  const response = isObject(json) ? json : undefined;
+  const text = outputOf(response).text || document;
+  if (text !== '') onText(text);
+  return { kind: 'cut', why: 'the response was truncated', response };
 }
 
 /** A parsed stream event. `place` identifies the part of the response to which the text belongs. */

@@ -5,6 +5,7 @@ import { ByteBuffer } from '../media/buffers.ts';
 export const maxFrameBytes = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
+const space = 0x20;
 
 // Ignored between frames: white space, commas and the separators of JSON sequences.
 const separator = /[\s,\0\x1e]/;
@@ -15,6 +16,8 @@ const framePrefix = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
 const maxLineLength = 8 * 1024;
+// The prefix of a frame's further lines in server-sent events. JSON contains it only in strings.
+const linePrefix = Buffer.from('data:');
 
 /**
  * Splits a stream of bytes into JSON frames (specification 4.4). Frames may be adjacent, separated by newlines or other
@@ -30,6 +33,8 @@ export class FrameSplitter {
   #inString = false;
   /** Whether a backslash escapes the next byte of the string. */
   #escaped = false;
+  /** The number of matched bytes of a line prefix inside the frame. */
+  #prefixLength = 0;
   /** The start of a frame that continues in the next chunk, and the memory for the next such frame. */
   #partial: ByteBuffer;
   #spare: ByteBuffer;
@@ -51,7 +56,7 @@ export class FrameSplitter {
 
   /**
    * Adds the next bytes of the stream. Returns the frames that these bytes complete, in order. A frame is valid only
-   * until the next call, and only while the chunk is unchanged.
+   * until the next call, and only while the chunk is unchanged. Overwrites prefixes inside a frame with spaces.
    */
   push(chunk: Uint8Array): Buffer[] {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
@@ -123,6 +128,12 @@ export class FrameSplitter {
       }
       const byte = bytes[at];
       at += 1;
+      if (byte === linePrefix[this.#prefixLength]) {
+        bytes[at - 1] = space;
+        this.#prefixLength = (this.#prefixLength + 1) % linePrefix.length;
+        continue;
+      }
+      this.#prefixLength = 0;
       if (byte === quote) this.#inString = true;
       else if (byte === open) this.#depth += 1;
       else if (byte === close && (this.#depth -= 1) === 0) {

@@ -286,7 +286,16 @@ describe('text sent instead of the file', () => {
     expect(sent).toBeLessThan(64 * 1024 * 1024);
   });
 
-  it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
+  it.each(['none', 'UTF-8', 'binary', 'aws-chunked', 'identity'])(
+    'is saved if it is a plain file with the encoding %s',
+    async (coding) => {
+      const headers = { 'content-type': 'video/mp4', 'content-encoding': coding };
+      const server = await ctx.start(saying('200 OK', headers, content));
+      await expectWhole(await ctx.fetch(server.url()), content);
+    },
+  );
+
+  it.each(['gzip', 'br', 'deflate', 'zstd', 'aws-chunked, gzip'])(
     'is not decompressed, and makes the download fail with exit code 9, if it is %s-encoded',
     async (coding) => {
       const server = await ctx.start(

@@ -136,7 +136,8 @@ test('a reply of plain text is passed on as it is, and is not accepted as a resp
 
 test('the error for a document that is not a response contains the beginning of the document', async () => {
   const why = 'the response is not marked as completed: {"hello":"world"}';
-  expect(await endOf(200, '{"hello":"world"}')).toEqual({ kind: 'cut', why });
+  const response = { hello: 'world' };
+  expect(await endOf(200, '{"hello":"world"}')).toEqual({ kind: 'cut', why, response });
 });
 
 test.each<[string, string, string, RegExp]>([
@@ -233,6 +234,38 @@ describe('a connection for a Responses request', () => {
       response.writeHead(200, events).write(done, () => response.destroy());
     });
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
+  });
+
+  /** Sends a document with a Content-Length that is too large. */
+  const cutTo = (document: string) => (response: ServerResponse) =>
+    response
+      .writeHead(200, { 'content-length': Buffer.byteLength(document) + 5 })
+      .write(document, () => response.destroy());
+
+  test('yields a whole document even if its Content-Length is too large', async () => {
+    const { client } = await served(cutTo(JSON.stringify(whole)));
+    expect(await call(client)).toMatchObject({ end: { kind: 'completed' }, text: 'Hello' });
+  });
+
+  const start = JSON.stringify(whole).replace(/"\}\]\}\]\}$/, '');
+  test.each([
+    ['in a text', start, 'Hello'],
+    ['in an escape', `${start}\\\\\\u00e`, 'Hello\\'],
+    ['after a text', `${start}"}],`, 'Hello'],
+  ])('yields the received text of a document that is truncated %s', async (_, document, text) => {
+    const { client } = await served(cutTo(document));
+    expect(await call(client)).toMatchObject({
+      end: { kind: 'cut', response: { status: 'completed' } },
+      text,
+    });
+  });
+
+  test('yields a truncated document that contains no readable text unchanged', async () => {
+    const { client } = await served(cutTo('{"answer":"Hel'));
+    expect(await call(client)).toMatchObject({
+      end: { kind: 'cut', response: { answer: 'Hel' } },
+      text: '{"answer":"Hel',
+    });
   });
 
   test.each<[string, (response: ServerResponse) => void, RegExp, Options?]>([

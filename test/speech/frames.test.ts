@@ -48,6 +48,20 @@ describe('speech frames', () => {
     expect(split(stream, everyByte(stream))).toEqual(expected);
   });
 
+  test.each([
+    ['a line break', '\n'],
+    ['CRLF', '\r\n'],
+  ])('are found if each is on several data lines that end with %s', (_, lineEnd) => {
+    const value = { code: 0, message: '\ndata:', data: { a: [true, null, 'data:'], b: {} } };
+    const lines = JSON.stringify(value, null, 1).split('\n');
+    const stream = [...lines, ...lines].map((line) => `data:${line}${lineEnd}`).join('');
+    for (const cuts of [[], everyByte(stream)]) {
+      const { frames, fault } = split(stream, cuts);
+      expect(fault).toBeUndefined();
+      expect(frames.map((frame): unknown => JSON.parse(frame))).toEqual([value, value]);
+    }
+  });
+
   test('are found even if their strings contain braces, quotes and backslashes', () => {
     const frame = JSON.stringify({
       code: 0,

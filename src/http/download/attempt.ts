@@ -2,7 +2,7 @@ import type { Clock, Deadline } from '../../clock.ts';
 import { messageOf, MgwError, type ErrorCode } from '../../errors.ts';
 import type { Failure, Reply } from '../../exchange.ts';
 import { printableLine } from '../../printable.ts';
-import { decodeBody, readBounded } from '../body.ts';
+import { decodeBody, isCompression, readBounded } from '../body.ts';
 import { readFailure } from '../failures.ts';
 import { contentLengthOf } from '../send-request.ts';
 import { cleanHeaders } from '../redacting-client.ts';
@@ -133,8 +133,8 @@ async function textOf(reply: MediaReply, body: AsyncIterable<Uint8Array>): Promi
 
 async function receiveWhole(reply: MediaReply, part: PartFile, work: RunningAttempt): Promise<Attempt> {
   const contentType = reply.headers['content-type'];
-  const encoding = reply.headers['content-encoding']?.trim().toLowerCase() ?? '';
-  if (encoding !== '' && encoding !== 'identity') return refuseEncoding(reply, encoding, work);
+  const encoding = reply.headers['content-encoding'] ?? '';
+  if (isCompression(encoding)) return refuseEncoding(reply, encoding, work);
   const body = bodyOf(reply, work);
   const firstBatch = await readFirstBatch(body);
   if (!Array.isArray(firstBatch)) return retryLater('result_corrupt', firstBatch);
@@ -193,7 +193,7 @@ async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAtte
     total !== undefined &&
     announced !== undefined &&
     (total === announced || (isProven && total < announced));
-  const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
+  const isPlain = !isCompression(reply.headers['content-encoding']);
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
   if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'a range that was not requested');
   part.total = total;
