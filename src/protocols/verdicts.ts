@@ -118,7 +118,9 @@ export function unreadable(reply: Reply, what: string): Failure {
  * the id is the end of the text, where it may be incomplete.
  */
 export function judgeUnreadableSubmission(reply: Reply, what: string, sent: Json): SubmitVerdict {
-  const text = reply.text.replace(/[\w./-]+$/, '');
+  let end = reply.text.length;
+  while (end > 0 && /[\w./-]/.test(reply.text[end - 1] ?? '')) end -= 1;
+  const text = reply.text.slice(0, end);
   const doubt = doubtOf({ ...reply, text }, { ...readFailure(reply), code: 'bad_reply' }, sent);
   return doubt ?? { kind: 'unknown', failure: unreadable(reply, what) };
 }

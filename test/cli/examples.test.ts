@@ -74,6 +74,14 @@ afterAll(() => template.close());
 
 // Creates the files, folders and profiles that the examples use.
 function fill(home: string): void {
+  const imported = {
+    type: 'prepared',
+    protocol: 'c',
+    base_url: 'https://gateway.test',
+    fingerprint: '',
+    account: '',
+  };
+  const accepted = { type: 'accepted', handle: 'task_1' };
   const files: Record<string, string> = {
     'chapter.txt': 'It was a bright cold day in April.',
     'question.txt': 'Is it raining?',
@@ -82,7 +90,7 @@ function fill(home: string): void {
     'clips.csv':
       'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\noutro,c,vendor-h3-mini,5,a harbour\n',
     'story.csv': 'id,protocol,model,duration,prompt\ns1,c,vendor-h3-mini,5,a boat\n',
-    'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
+    'job.jsonl': `${JSON.stringify({ id: newJobId(0), events: [imported, accepted] })}\n`,
     '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{},"fleet":{}}}',
   };
   for (const folder of ['.local/state/mgw/jobs', '.config/mgw'])

@@ -417,7 +417,10 @@ describe('--resubmit', () => {
     const session = sessionIn(freshFolder(), {}, {}, profile);
     await (await session.budget('batch', 'film')).setLimit({ amount: decimalOf(3) });
     const again: JobEvent = { ...sending, attempt: 2, ...money };
-    const id = await doubtful(session, { request, model: 'vendor-h3', key: 'film/a' }, again, { ...unknown, attempt: 2 });
+    const id = await doubtful(session, { request, model: 'vendor-h3', key: 'film/a' }, again, {
+      ...unknown,
+      attempt: 2,
+    });
     await expect(decide(session, id, resubmit)).rejects.toMatchObject({
       exitCode: 12,
       budget: { limit: '3' },

@@ -38,16 +38,17 @@ interface Made {
   key?: string;
   protocol?: JobKind;
   fingerprint?: string;
+  variant?: string;
   age?: number;
 }
 
 async function make(
   events: readonly (JobEvent | undefined)[],
-  { age = 60, key, protocol = 'c', fingerprint = 'f'.repeat(64) }: Made = {},
+  { age = 60, protocol = 'c', fingerprint = 'f'.repeat(64), ...more }: Made = {},
 ): Promise<string> {
   const at = new Date(now - age * day).toISOString();
   const id = newJobId(now - age * day);
-  const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'g', fingerprint, account: '', key };
+  const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'g', fingerprint, account: '', ...more };
   const all = [prepared, ...events].map((event): RecordedEvent | undefined => event && { ...event, at });
   await ledger.create(id, all);
   return id;
@@ -170,12 +171,12 @@ describe('prune, with or without --keys,', () => {
   });
 
   it('keeps a piece of a longer text while its file exists', async () => {
-    const fingerprint = 'abcdef0123456789'.repeat(4);
-    const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
+    const variant = '0001-abcdef0123456789';
+    const path = join(folder, 'book.mp3.pieces', variant);
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };
     const whole = { ...file, path: join(folder, 'book.mp3') };
     const files = [file, whole].map((each): JobEvent => ({ type: 'file', file: each }));
-    const id = await make([...delivered, ...files], { protocol: 'tts', fingerprint });
+    const id = await make([...delivered, ...files], { protocol: 'tts', variant });
     mkdirSync(join(folder, 'book.mp3.pieces'));
     for (const each of [file, whole]) writeFileSync(each.path, 'x');
     expect(await pruned()).toMatchObject({ removed: [], kept: { speech: 1 } });

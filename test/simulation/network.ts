@@ -14,6 +14,7 @@ class Socket extends EventEmitter {
   destroyed = false;
   errored: Error | undefined;
   read = (): null => null;
+  write = (): boolean => true;
 
   destroy(error?: Error): void {
     if (this.destroyed) return;
