@@ -77,7 +77,7 @@ function fill(home: string): void {
   const imported = {
     type: 'prepared',
     protocol: 'c',
-    base_url: 'https://gateway.test',
+    base_url: 'sandbox',
     fingerprint: '',
     account: '',
   };
