@@ -8,6 +8,14 @@ import { systemClock } from '../../../src/clock.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 const stderr = new PassThrough();
+
+// Node 26 returns one chunk per call.
+function readAll(stream: PassThrough): string {
+  let text = '';
+  for (let chunk: unknown = stream.read(); chunk !== null; chunk = stream.read()) text += String(chunk);
+  return text;
+}
+
 const io = { stdout: new PassThrough(), stderr, env: {} };
 const context = {
   io,
@@ -52,7 +60,7 @@ it("a worker's report suggests a command with the worker's output and options, b
   report.began(batch, planned);
   await report.ended(batch, { planned, files: [], isPaid: true, error }, 'failed', false);
   await report.close();
-  expect(String(stderr.read())).toContain(
+  expect(readAll(stderr)).toContain(
     "→ mgw batch retry clips -o 'out/{name}/{id}.{ext}' --strict --mark --id a\n",
   );
 });
@@ -65,7 +73,7 @@ it("each command in a worker's report keeps the flags that choose the gateway an
   report.quarantined('clips', 'a');
   const error = new MgwError('not_found', 'No such job.', { next: ['mgw', 'models'] });
   await report.ended(batch, { planned, files: [], isPaid: false, error }, 'failed', false);
-  expect(String(stderr.read())).toContain('→ mgw --profile work batch enqueue clips --again\n');
+  expect(readAll(stderr)).toContain('→ mgw --profile work batch enqueue clips --again\n');
   expect(report.outcome(undefined, undefined).json['rows']).toMatchObject([
     { error: { next: ['mgw', '--profile', 'work', 'models'] } },
   ]);
