@@ -12,7 +12,8 @@ const stderr = new PassThrough();
 // Node 26 returns one chunk per call.
 function readAll(stream: PassThrough): string {
   let text = '';
-  for (let chunk: unknown = stream.read(); chunk !== null; chunk = stream.read()) text += String(chunk);
+  const next = (): Buffer | null => stream.read() as Buffer | null;
+  for (let chunk = next(); chunk !== null; chunk = next()) text += chunk.toString();
   return text;
 }
 
