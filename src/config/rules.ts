@@ -159,10 +159,15 @@ export function credits(given: unknown): number {
   return Number(text);
 }
 
+/** Whether a standing budget may have this name. */
+export function isBudgetName(name: string): boolean {
+  return /^[A-Za-z0-9][\w.-]{0,63}$/.test(name);
+}
+
 /** Checks a standing budget's name. @throws Error whose message states the allowed values. */
 export function budgetName(given: unknown): string {
   const name = String(given);
-  if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
+  if (!isBudgetName(name))
     throw new Error(
       'a name of at most 64 letters, digits, ".", "_" and "-" that begins with a letter or digit',
     );

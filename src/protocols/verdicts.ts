@@ -204,8 +204,8 @@ export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerd
   return { kind: 'unknown', failure: { ...failure, message }, handle };
 }
 
-// Finds a task's id in a response that is not an acceptance. The response's fields take precedence over its text, which may quote the
-// request.
+// Finds a task's id in a response that is not an acceptance. The response's fields take precedence over its text, which
+// may quote the request.
 function strayTaskIdIn(reply: Reply, sent: Json | undefined): string | undefined {
   const json = bodyOf(reply);
   const body = json ?? parseCutJson(reply.text);

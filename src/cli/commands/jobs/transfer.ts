@@ -4,7 +4,7 @@ import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { inputFileChunks, readRefs, stdinChunks } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { budgetName } from '../../../config/rules.ts';
+import { isBudgetName } from '../../../config/rules.ts';
 import { usageError } from '../../../errors.ts';
 import { realPathOf } from '../../../files/make-folder.ts';
 import { sandboxName } from '../../../flows/settings.ts';
@@ -154,14 +154,6 @@ async function importReservations(
   context.progress.note(
     `The budget ${name}${others} is not set here, so it does not count the imported jobs. After mgw budget set ${name} AMOUNT, import the jobs again.`,
   );
-}
-
-function isBudgetName(name: string): boolean {
-  try {
-    return budgetName(name) === name;
-  } catch {
-    return false;
-  }
 }
 
 // Returns the id of the job that has the key, if that is a different job.
