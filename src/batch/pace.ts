@@ -181,10 +181,34 @@ export class LocalPace implements Pace {
   }
 }
 
+/** Lets calls pass one at a time, in their order. */
+export class CallQueue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /**
+   * Runs `step` after the steps of all earlier calls. A call whose signal aborts leaves the queue.
+   * @throws the signal's reason.
+   */
+  pass<T>(signal: AbortSignal, step: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(() => {
+      signal.throwIfAborted();
+      return step();
+    });
+    this.#last = turn.catch(() => undefined);
+    return new Promise((resolve, reject) => {
+      const leave = (): void => reject(signal.reason as Error);
+      signal.addEventListener('abort', leave, { once: true });
+      if (signal.aborted) leave();
+      void turn.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+    });
+  }
+}
+
 /** Lets calls pass one at a time, with a minimum pause between two calls. Blocks all calls during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
+  readonly #queue = new CallQueue();
   /** The earliest time of the next call, in monotonic ms. */
   #next = 0;
   /** The end of the current delay, in monotonic ms. */
@@ -207,15 +231,19 @@ export class RateLimiter {
   }
 
   /** Waits until this call may pass, and returns that time, in monotonic ms. @throws the signal's reason. */
-  async pass(signal: AbortSignal): Promise<number> {
-    for (;;) {
-      while (this.delayMs > 0) await this.#clock.sleep(this.delayMs, signal);
-      const opensAt = Math.max(this.#next, this.#clock.monotonic());
-      this.#next = opensAt + this.#gapMs;
-      const wait = opensAt - this.#clock.monotonic();
-      // Timers have a resolution of one millisecond.
-      if (wait >= 1) await this.#clock.sleep(wait, signal);
-      if (this.delayMs === 0) return opensAt;
-    }
+  pass(signal: AbortSignal): Promise<number> {
+    const calledAt = this.#clock.monotonic();
+    return this.#queue.pass(signal, async () => {
+      for (;;) {
+        const opensAt = Math.max(calledAt, this.#next, this.#delayedUntil);
+        const wait = opensAt - this.#clock.monotonic();
+        // Timers have a resolution of one millisecond.
+        if (wait < 1) {
+          this.#next = opensAt + this.#gapMs;
+          return opensAt;
+        }
+        await this.#clock.sleep(wait, signal);
+      }
+    });
   }
 }

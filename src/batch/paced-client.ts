@@ -101,7 +101,7 @@ export function pacedClient(
 }
 
 // Waits for the row's slot and the next window. Does not wait for a `Retry-After` that ends after the deadline. @throws
-// MgwError in that case; TransportError, because nothing was sent, at the deadline; the signal's reason.
+// MgwError('rate_limited') in that case and at the deadline; the signal's reason.
 async function nextWindow(
   pace: Pace,
   slot: Slot,
@@ -120,7 +120,8 @@ async function nextWindow(
     limit.end();
   }
   if (pace.delayMs > 0) throw rateLimitedError(pace.delayMs);
-  throw new TransportError('unsent', 'timeout', 'the deadline passed');
+  const text = 'The limits of the batch allowed no submission of this row before --timeout.';
+  throw new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
 /** Returns the error for a `Retry-After` of `ms` milliseconds that ends after `--timeout`. */

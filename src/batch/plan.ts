@@ -261,7 +261,9 @@ class Planning {
     const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));
     const index = lines.findIndex((earlier) => earlier !== undefined);
     if (index < 0) return true;
-    const message = `${paths[index]} is also the output of line ${lines[index]}`;
+    const { template } = this.#batch.place;
+    const remedy = template?.includes('{id}') === false ? '; {id} in --output separates them' : '';
+    const message = `${paths[index]} is also the output of line ${lines[index]}${remedy}`;
     this.refuse([{ line, field: 'output', message }]);
     return false;
   }

@@ -82,6 +82,15 @@ describe('submissions', () => {
   });
 });
 
+it('gives the turn of a submission that gave up to the next one', async () => {
+  const { pace: one, clock } = pace({ perMinute: 1 });
+  await one.waitToSubmit(never);
+  const stopped = AbortSignal.abort(new Error('stopped'));
+  await expect(one.waitToSubmit(stopped)).rejects.toThrow('stopped');
+  await one.waitToSubmit(never);
+  expect(clock.monotonic()).toBeCloseTo(62_000);
+});
+
 describe('a submission that misses its send window', () => {
   // Makes a submission at a pace of 60 per minute that takes `connecting` ms to connect and `recording` ms to record.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
@@ -127,7 +136,7 @@ describe('a submission whose deadline passes is not sent', () => {
   it('while it waits for its slot', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
-    await expect(send(one, 1)).rejects.toMatchObject({ phase: 'unsent', reason: 'timeout' });
+    await expect(send(one, 1)).rejects.toMatchObject({ code: 'rate_limited', charged: 'no' });
   });
 
   it('before the end of a Retry-After, and does not wait for the deadline', async () => {

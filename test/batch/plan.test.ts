@@ -54,6 +54,15 @@ describe('a batch plan', () => {
     expect(stderr).toMatch(why);
   });
 
+  it('suggests {id} if --output gives two rows the same file', async () => {
+    const file = scene.file(
+      'same.csv',
+      'protocol,model,duration,prompt\nc,vendor-h3-mini,5,a boat\nc,vendor-h3-mini,5,a cat\n',
+    );
+    const { code, stderr } = await scene.batch('plan', file, '-o', 'clip.mp4');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('line 2; {id} in --output separates them')]);
+  });
+
   it('refuses an output that is one of the files of an earlier row, even if that row is done', async () => {
     scene.gateway.samples = 2;
     const head = 'id,protocol,model,duration,sample-count,prompt\nshot,a,video-a,5,2,a boat\n';

@@ -1,5 +1,6 @@
 import { messageOf } from '../../errors.ts';
 import {
+  CallQueue,
   type RateLimiter,
   gapOf,
   pollLimiter,
@@ -29,6 +30,7 @@ export class SharedPace implements Pace {
   readonly isShared = true;
   readonly #options: SharedPaceOptions;
   readonly #query: Query;
+  readonly #submissions = new CallQueue();
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
   readonly #readPace: () => Promise<SendWindowRow | undefined>;
@@ -85,7 +87,13 @@ export class SharedPace implements Pace {
     this.#slots.leave();
   }
 
-  async waitToSubmit(signal: AbortSignal): Promise<SendWindow> {
+  waitToSubmit(signal: AbortSignal): Promise<SendWindow> {
+    // A process reserves one window at a time, because no other call can use the window of a row that gave up.
+    if (this.#options.perMinute === undefined) return this.#nextWindow(signal);
+    return this.#submissions.pass(signal, () => this.#nextWindow(signal));
+  }
+
+  async #nextWindow(signal: AbortSignal): Promise<SendWindow> {
     const { clock } = this.#options;
     await Promise.all(this.#writes);
     for (;;) {
