@@ -201,9 +201,8 @@ class Planning {
 
   async #stateOf(namedRow: NamedRow): Promise<PlannedRow> {
     const { statusOf } = this.#deps;
-    const { chains } = this.plan;
-    if (statusOf === undefined) return chains.planRow(namedRow, this.#deps);
-    return { ...namedRow, ...statusOf(namedRow), waitsFor: chains.graph.waitsFor(namedRow.row) };
+    if (statusOf === undefined) return this.plan.chains.planRow(namedRow, this.#deps);
+    return { ...namedRow, ...statusOf(namedRow), waitsFor: this.plan.chains.graph.waitsFor(namedRow.row) };
   }
 
   #workOf(row: Row): Promise<Work | undefined> {
@@ -261,8 +260,7 @@ class Planning {
     const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));
     const index = lines.findIndex((earlier) => earlier !== undefined);
     if (index < 0) return true;
-    const { template } = this.#batch.place;
-    const remedy = template?.includes('{id}') === false ? '; {id} in --output separates them' : '';
+    const remedy = this.#batch.place.template.includes('{id}') ? '' : '; {id} in --output separates them';
     const message = `${paths[index]} is also the output of line ${lines[index]}${remedy}`;
     this.refuse([{ line, field: 'output', message }]);
     return false;
