@@ -100,6 +100,9 @@ async function runAttempts(
   const countStalls = stallCounter(file);
   for (let brokenCount = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
+    // Some servers refuse every request for a range, but serve the whole file.
+    if (result.kind === 'expired' && file.validator !== undefined)
+      result = await attempt(source, file, { ...options, ignorePart: true });
     if (result.kind === 'received') {
       const mp4 = mp4Of(file);
       const flaw = mp4?.flaw;

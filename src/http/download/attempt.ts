@@ -29,6 +29,8 @@ export interface AttemptOptions {
   connectTimeoutMs: number;
   idleTimeoutMs: number;
   notReady: (reply: Reply) => boolean;
+  /** Whether to request the whole file even if a part of it exists. The part is kept until the file arrives. */
+  ignorePart?: boolean;
   /** Called when bytes have arrived, possibly before they are on disk. */
   onBytes: () => void;
 }
@@ -55,7 +57,7 @@ export async function attempt(
   part: PartFile,
   options: AttemptOptions,
 ): Promise<Attempt> {
-  const { clock, deadline, idleTimeoutMs: idleMs, signal } = options;
+  const { clock, deadline, idleTimeoutMs: idleMs, signal, ignorePart = false } = options;
   const watch = watchIdle(clock, { idleMs, deadline }, signal);
   let reply: MediaReply | undefined;
   try {
@@ -63,7 +65,7 @@ export async function attempt(
     reply = await follow(source, {
       gateway,
       connectTimeoutMs,
-      headers: rangeOf(part),
+      headers: ignorePart ? {} : rangeOf(part),
       signal: watch.signal,
       onHead: () => watch.touch(),
     });

@@ -75,6 +75,21 @@ describe('an interrupted download', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
+  it.each(['400 Bad Request', '403 Forbidden'])(
+    'starts again if a range is refused with %s',
+    async (status) => {
+      const server = await ctx.start(
+        inTurn(
+          file({ ...one, cutAt: half }),
+          (_, socket) => say(socket, status, {}, ''),
+          (asked, socket) => void serve(asked, socket, one),
+        ),
+      );
+      await expectWhole(await ctx.fetch(server.url()), content);
+      expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
+    },
+  );
+
   it('exits 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
