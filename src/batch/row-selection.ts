@@ -4,7 +4,7 @@ import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import type { Plan } from './plan.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
-import { filesOf, pathFor, pathOfTake, type RowEnd, type Tally } from './row-state.ts';
+import { filesOf, isDelivered, pathFor, pathOfTake, type RowEnd, type Tally } from './row-state.ts';
 
 /** Selects the rows that a command covers, and the rows that the command runs. */
 export interface RowSelection {
@@ -42,15 +42,17 @@ export const everyRow: RowSelection = {
  * saved next to the old one. Continues jobs that an earlier run of this command started.
  */
 export function retryOfRated(maxRating: number): RowSelection {
-  const isPoor = ({ state, take }: PlannedRow): boolean =>
-    state === 'done' && (take.job?.rating ?? Infinity) <= maxRating;
+  // The rated file may have been moved since it was saved.
+  const isPoor = ({ state, take: { job } }: PlannedRow): boolean =>
+    (state === 'done' || (state === 'running' && job !== undefined && isDelivered(job))) &&
+    (job?.rating ?? Infinity) <= maxRating;
   const isStarted = (planned: PlannedRow): boolean =>
     planned.take.number > 1 && planned.state === 'running' && isOpen(planned);
   return {
     isInScope: (planned) => isPoor(planned) || isStarted(planned),
     rowToRun: (planned, before, paths) => {
-      if (isStarted(planned)) return toContinue(planned, paths);
-      return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned, paths) : undefined;
+      if (!isPoor(planned)) return isStarted(planned) ? toContinue(planned, paths) : undefined;
+      return planned.take.number === before ? withNextTakePath(planned, paths) : undefined;
     },
   };
 }

@@ -141,9 +141,11 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
 
-// A file that differs from its request is treated as delivered, because `--strict`
-// keeps it without recording a delivery.
-function isDelivered({ record, files }: Job): boolean {
+/**
+ * Whether a job's result was saved, here or on another machine. A file that differs from its request is treated as
+ * delivered, because `--strict` keeps it without recording a delivery.
+ */
+export function isDelivered({ record, files }: Job): boolean {
   const isDiffering = files.some(({ mismatches }) => mismatches !== undefined);
   return isDiffering || record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);
 }

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, renameSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { runHereAs } from '../support/one-process.ts';
 import { clips, openScene, type Scene } from './scene.ts';
@@ -21,6 +21,8 @@ it('batch retry --rated pays once for a new take of each low-rated row, and keep
   expect(Object.fromEntries(scene.gateway.charges)).toEqual({ 'a boat': 2, 'a cat': 1, 'a kite': 1 });
   expect(existsSync(scene.at('a.mp4'))).toBe(true);
 
+  // The file was moved after it was rated.
+  renameSync(scene.at('a.2.mp4'), scene.at('flat.mp4'));
   await runHereAs(scene.user, ['jobs', 'rate', '@m/a', '1']);
   expect(await scene.batch(...retry)).toMatchObject({ code: 0, stdout: `${scene.at('a.3.mp4')}\n` });
   expect(await scene.batch('status', file, '-o', scene.at('{id}.{ext}'))).toMatchObject({ code: 0 });
