@@ -4,7 +4,7 @@ import type { DownloadProgress } from '../http/download.ts';
 import type { Milestone, Job, JobFile } from '../job.ts';
 import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
-import { fetchResults } from '../jobs/fetch.ts';
+import { checkTargetFree, fetchResults } from '../jobs/fetch.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/output.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
@@ -134,12 +134,33 @@ async function waitAndSave(
     onUpdate,
   };
   if (target !== undefined) {
+    if (isResumed) await checkBeforeWait(job, target, fileCount(job, protocol), force, deps);
     const { key, trustedOrigins } = deps;
     const saveOptions = { target, savedFiles, force, mark, key, trustedOrigins, toStdout, onProgress };
     return fetchResults(job, protocol, deps, { ...watchOptions, ...saveOptions });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, watchOptions);
   return [];
+}
+
+// A run that resumes an unfinished job refuses an output that cannot be written before it waits, not afterwards.
+async function checkBeforeWait(
+  job: Job,
+  target: Target,
+  count: number,
+  force: boolean,
+  { ledger }: Pick<FlowDeps, 'ledger'>,
+): Promise<void> {
+  const isUnfinished = ({ state }: Job): boolean => state === 'queued' || state === 'running';
+  if (target.kind === 'stdout' || !isUnfinished(job)) return;
+  try {
+    checkTargetFree(target, count, force);
+  } catch (error) {
+    // Another process may have saved the result since the job was read.
+    if (!(error instanceof MgwError)) throw error;
+    if (isUnfinished((await ledger.read(job.id)) ?? job))
+      throw error.with({ charged: 'yes', retry: 'resume' });
+  }
 }
 
 // Throws if the handle cannot be queried. The task was accepted and paid for, but no run can fetch its result.

@@ -194,7 +194,9 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
   const folder = error.path === undefined ? '' : dirname(error.path);
   if (systemCode(error.cause) === 'ENOENT' && folder !== '' && !existsSync(folder))
     return ['mkdir', '-p', folder];
-  const alternative = alternativeOutput(error, output);
+  // No path next to a device or a pipe can be suggested.
+  const elsewhere = error.code === 'output_exists' ? './' : undefined;
+  const alternative = alternativeOutput(error, output) ?? elsewhere;
   return alternative === undefined ? chmodCommand(error) : [...fetchCommand(job), '-o', alternative];
 }
 

@@ -241,6 +241,23 @@ it('fetch waits for the task, unless --no-wait is set', async () => {
   expect(asked()).toBe(3);
 });
 
+it('fetch refuses an output that cannot be written before it waits, unless another process has saved the result', async () => {
+  const state = freshFolder();
+  const { client, asked } = countingClient();
+  const readQuery = (): QueryVerdict => seen('failed', { failure });
+  const deps = await flowDeps(state, { client });
+  const path = join(state, 'boat.mp4');
+  writeFileSync(path, '');
+  const job = await jobWith(deps.ledger, 'c', accepted);
+  const plan = await planned(job, { kind: 'file', path }, deps, { ...c, readQuery });
+  const fetched = fetch(plan, { force: false, deadline: endless }, deps);
+  await expect(fetched).rejects.toMatchObject({ code: 'output_exists', charged: 'yes', retry: 'resume' });
+  expect(asked()).toBe(0);
+  await deps.ledger.append(job.id, { type: 'finished', state: 'succeeded', native_status: '', results: 1 });
+  const late = fetch(plan, { force: false, deadline: { remainingMs: () => 0 } }, deps);
+  await expect(late).rejects.toMatchObject({ exitCode: 8 });
+});
+
 it('fetch finds a file that the job saved through another symbolic link', async () => {
   const state = freshFolder();
   mkdirSync(join(state, 'real'));

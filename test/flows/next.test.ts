@@ -303,6 +303,7 @@ it('the next command after a failure to save a paid job creates the missing fold
   expect(nextFor('ENOTDIR', join(file, 'package.json'))).toEqual(fetchTo('package-2.json'));
   const cause = Object.assign(new Error(), { code: 'ENOENT' });
   expect(nextForOutput(new MgwError('local_io', 'x', { cause }), job, name)).toBeUndefined();
+  expect(nextForOutput(new MgwError('output_exists', 'x'), job, '/dev/null')).toEqual(fetchTo('./'));
 });
 
 it('the next command after a failure to write to a folder never uses that folder again, unless it makes the folder writable', () => {
