@@ -34,7 +34,7 @@ interface S3Request {
 /** Makes calls to one bucket of an S3-compatible service, signed with AWS Signature Version 4. */
 export class S3Client {
   readonly #client: GatewayClient;
-  readonly #account: AwsAccount;
+  #account: AwsAccount;
   readonly #base: URL;
   readonly #deps: StoreDeps;
   #hasNotedShortValidity = false;
@@ -43,6 +43,7 @@ export class S3Client {
     readonly bucket: string,
     base: URL,
     account: AwsAccount,
+    private readonly env: Env,
     deps: StoreDeps,
   ) {
     this.#client = createClient({ baseUrl: new URL(base.origin), key: '', userAgent: deps.userAgent });
@@ -63,26 +64,32 @@ export class S3Client {
   ): Promise<S3Client> {
     const account = await awsAccount(env);
     const base = bucketUrl(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3']);
-    return new S3Client(bucket, base, account, deps);
+    return new S3Client(bucket, base, account, env, deps);
   }
 
   /**
    * Makes a request that may be repeated. Retries after 429, 5xx, a 200 with an error inside, and a 409 caused by a
-   * concurrent write to the same object.
+   * concurrent write to the same object. If the credentials have expired, reads them again, because another program may
+   * have renewed them.
    * @returns the last response. For a 200 with an error inside, or a 409 caused by a concurrent write, its status is
    * changed to 500.
    * @throws MgwError('store'), exit 6, if no response arrived.
    */
   async call(request: S3Request): Promise<Reply> {
+    const { sessionToken } = this.#account;
+    const reply = await this.#send(request);
+    if (!expiredCodes.test(xmlText(reply.text, 'Code') ?? '')) return reply;
+    this.#account = await awsAccount(this.env);
+    return this.#account.sessionToken === sessionToken ? reply : this.#send(request);
+  }
+
+  async #send(request: S3Request): Promise<Reply> {
     const { method, key, query = {}, body } = request;
     const { deadline, signal } = this.#deps;
     this.#checkExpiry(0);
     const url = new URL(this.#url(key));
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    const headers = {
-      'x-amz-content-sha256': hash('sha256', body ?? ''),
-      ...request.headers,
-    };
+    const headers = { 'x-amz-content-sha256': hash('sha256', body ?? ''), ...request.headers };
     const retryDeps = {
       ...this.#deps,
       note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`),
@@ -111,7 +118,7 @@ export class S3Client {
     }
     if (method !== 'HEAD' || ![301, 307, 400, 403].includes(reply.status)) return reply;
     // A response to HEAD has no body, so only a GET reveals the reason.
-    const getReply = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
+    const getReply = await this.#send({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
     return getReply.status === reply.status ? getReply : reply;
   }
 
@@ -157,7 +164,7 @@ export class S3Client {
         ? ` The bucket is served by ${printableLine(host, 200)}.`
         : isSkewed
           ? ` The clock of this machine differs from the store's${minutesOff ? ` by ${Math.abs(minutesOff)} minutes` : ''}: set the clock.`
-          : /^(ExpiredToken|TokenRefreshRequired|RequestExpired)/.test(code)
+          : expiredCodes.test(code)
             ? ' The credentials have expired: renew them.'
             : '';
     const error = storeError(
@@ -195,6 +202,8 @@ export class S3Client {
     return new AwsV4Signer({ ...credentials, method, url, service: 's3', datetime, ...signingTarget }).sign();
   }
 }
+
+const expiredCodes = /^(ExpiredToken|TokenRefreshRequired|RequestExpired)/;
 
 /** Thrown for a 501, which services return for a header that they do not support. A 501 is not retried. */
 class UnsupportedRequest extends Error {

@@ -289,3 +289,27 @@ describe('a file saved as an object', () => {
     expect(notes.join()).toMatch(/does not support conditional writes/);
   });
 });
+
+test('renewed credentials are used if the store refuses the expired ones', async () => {
+  const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'credentials');
+  const write = (token: string): void =>
+    writeFileSync(
+      file,
+      `[default]
+aws_access_key_id = ${account.AWS_ACCESS_KEY_ID}
+aws_secret_access_key = ${account.AWS_SECRET_ACCESS_KEY}
+aws_session_token = ${token}
+`,
+    );
+  write('old');
+  const { store, objects } = await scene(8, { AWS_SHARED_CREDENTIALS_FILE: file, HOME: '/nowhere' });
+  const refuseOld = ({ method, headers }: IncomingMessage, response: ServerResponse): unknown => {
+    if (headers['x-amz-security-token'] !== 'old') return false;
+    store.faults.push(refuseOld);
+    return response.writeHead(400).end(method === 'HEAD' ? '' : '<Error><Code>ExpiredToken</Code></Error>');
+  };
+  store.faults.push(refuseOld);
+  await expect(objects.checkFree(url, false)).rejects.toThrow('renew them');
+  write('new');
+  await objects.checkFree(url, false);
+});
