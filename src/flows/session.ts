@@ -132,9 +132,7 @@ export function openSession(options: SessionOptions): Session {
     },
     allowances: once(() => allowancesOf(session)),
     ...storeParts(() => session, closers),
-    close: async () => {
-      for (const close of closers.splice(0).reverse()) await close();
-    },
+    close: () => closeAll(closers),
     closeLedger: async () => current?.close(),
   };
   return session;
@@ -147,18 +145,28 @@ export async function transferDeadline(session: Session): Promise<Deadline> {
   return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, transfer.remainingMs()) };
 }
 
-/** Returns a session whose requests all end by `deadline`. */
-export function withinDeadline(session: Session, deadline: Deadline): Session {
-  return {
+/** Returns one call's session: its requests end at `deadline` or an interruption. It closes only its own parts. */
+export function sessionOfCall(session: Session, deadline: Deadline, signals: Signals): Session {
+  const closers: Closer[] = [];
+  const ofCall: Session = {
     ...session,
-    client: async () => (await import('../http/client.ts')).withDeadline(await session.client(), deadline),
+    client: async () =>
+      (await import('../http/client.ts')).withDeadline(await session.client(), deadline, signals.soft),
     deadline: () => Promise.resolve(deadline),
+    signals: () => signals,
+    budget: async (kind, name) => {
+      const budget = await session.budget(kind, name);
+      closers.push(() => budget.close());
+      return budget;
+    },
+    ...storeParts(() => ofCall, closers),
+    close: () => closeAll(closers),
   };
+  return ofCall;
 }
 
-/** Returns a session that uses a file of an earlier job only if `checkFile` allows it. */
-export function withFileCheck<Base extends Session>(session: Base, checkFile: FlowDeps['checkFile']): Base {
-  return { ...session, checkFile, jobDeps: async () => ({ ...(await session.jobDeps()), checkFile }) };
+async function closeAll(closers: Closer[]): Promise<void> {
+  for (const close of closers.splice(0).reverse()) await close();
 }
 
 // Returns the key if it can be read without blocking: most commands need no key, and a key file may be a pipe.

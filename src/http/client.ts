@@ -87,13 +87,14 @@ export interface GatewayClient {
  */
 export const afterDeadlineMs = 1000;
 
-/** Returns a client that applies `deadline` to every call. */
-export function withDeadline(client: GatewayClient, deadline: Deadline): GatewayClient {
+/** Returns a client that applies `deadline` to every call, and `signal` to calls without their own. */
+export function withDeadline(client: GatewayClient, deadline: Deadline, signal?: AbortSignal): GatewayClient {
+  const defaults = { deadline, ...(signal && { signal }) };
   return {
     ...client,
     deadline,
-    exchange: (request, options) => client.exchange(request, { deadline, ...options }),
-    stream: (request, options) => client.stream(request, { deadline, ...options }),
+    exchange: (request, options) => client.exchange(request, { ...defaults, ...options }),
+    stream: (request, options) => client.stream(request, { ...defaults, ...options }),
   };
 }
 

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
 import { abortWith, deadlineIn, systemClock, type Deadline, parseDuration } from '../clock.ts';
-import type { Budget, BudgetKind } from '../budget/budget.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';
@@ -11,7 +10,7 @@ import type { Job } from '../job.ts';
 import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { commandForPerson, withOutput } from '../flows/next.ts';
-import { openSession, type Session, withinDeadline } from '../flows/session.ts';
+import { openSession, type Session, sessionOfCall } from '../flows/session.ts';
 import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import type { Target } from '../jobs/output.ts';
 import { nearestName } from '../nearest.ts';
@@ -153,21 +152,13 @@ export class Calls {
   ): Promise<T> {
     const timeoutMs = input.timeout === undefined ? undefined : durationMs(input.timeout, 'timeout');
     signals.soft.throwIfAborted();
-    const budgets: Budget[] = [];
     const settings = await this.#session.settings();
     const deadline = deadlineIn(timeoutMs ?? settings.timeoutMs.value, this.#session.clock);
-    const session: Session = {
-      ...withinDeadline(this.#session, deadline),
-      budget: async (kind: BudgetKind, name: string) => {
-        const budget = await this.#session.budget(kind, name);
-        budgets.push(budget);
-        return budget;
-      },
-    };
+    const session = sessionOfCall(this.#session, deadline, signals);
     try {
       return await work({ session, settings, signals, closing: this.#closing.signal, deadline });
     } finally {
-      for (const budget of budgets) await budget.close();
+      await session.close();
     }
   }
 
@@ -205,7 +196,8 @@ export function publicJob(job: Job): Job {
 export async function depsOf({ session, signals, markPaying }: Call): Promise<FlowDeps> {
   const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
   const openBudget: FlowDeps['openBudget'] = (kind, name) => session.budget(kind, name);
-  return withPaymentMark({ ...deps, client, signals, openBudget }, markPaying);
+  const objects: FlowDeps['objects'] = () => session.objects();
+  return withPaymentMark({ ...deps, client, signals, openBudget, objects }, markPaying);
 }
 
 function flagsOf(options: ClientOptions): SettingFlags {

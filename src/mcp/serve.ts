@@ -3,7 +3,8 @@ import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/s
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
 import type { ServerFlags } from '../flows/next.ts';
-import { type Session, withFileCheck } from '../flows/session.ts';
+import type { Session } from '../flows/session.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
@@ -50,7 +51,9 @@ const instructions =
 export async function serveMcp(options: ServeOptions): Promise<void> {
   const { stdin, stdout, signals, checkBatch, readFile, note } = options;
   const root = await Root.open(options.root);
-  const session = withFileCheck(options.session, (path, label) => root.file(path, label));
+  const checkFile: Session['checkFile'] = (path, label) => root.file(path, label);
+  const jobDeps = async (): Promise<FlowDeps> => ({ ...(await options.session.jobDeps()), checkFile });
+  const session = { ...options.session, checkFile, jobDeps };
   const calls = new Calls(session, signals, options.flags, options.env);
   const authority = new Authority(session, options, root.path);
   const { confirmOver } = options;

@@ -10,7 +10,7 @@ import {
   withBudget,
 } from '../../src/flows/budgets.ts';
 import { remaindersFor } from '../../src/cli/commands/batch/plan.ts';
-import { withinDeadline } from '../../src/flows/session.ts';
+import { sessionOfCall } from '../../src/flows/session.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -159,7 +159,8 @@ it('a command or batch is charged to both its own budget and the standing budget
 
 it('a session with a deadline passes the deadline to its client', async () => {
   const deadline = { remainingMs: () => 7 };
-  const within = withinDeadline(sessionIn(freshFolder()), deadline);
+  const session = sessionIn(freshFolder());
+  const within = sessionOfCall(session, deadline, session.signals());
   expect(await within.deadline()).toBe(deadline);
   expect((await within.client()).deadline).toBe(deadline);
 });

@@ -11,7 +11,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { FaultGateway, type Answer } from '../faults/gateway.ts';
 import { account, s3Server } from '../store/s3-server.ts';
-import { freshFolder } from '../support/servers.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
 
 const boat = {
   protocol: 'c',
@@ -667,5 +667,25 @@ describe('the library: speech', () => {
     };
     expect((await errorOf(closing())).charged).toBe('yes');
     expect(server.requests).toHaveLength(2);
+  });
+});
+
+describe('the library: an interruption', () => {
+  it('ends a request to the store if the client is closed', async () => {
+    const store = await s3Server();
+    const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
+    const client = clientOf({ env: { ...user.env, ...account, AWS_ENDPOINT_URL_S3: store.url } });
+    const failed = errorOf(client.submit({ ...boat, output: 's3://bucket/boat.mp4' }));
+    await asked;
+    await client.close();
+    expect(await failed).toMatchObject({ exitCode: 130, charged: 'no' });
+    expect(gateway.submissions).toEqual([]);
+  });
+
+  it('ends the request for the models if its signal aborts', async () => {
+    const stop = new AbortController();
+    const server = await httpServer(() => stop.abort());
+    const failed = errorOf(clientOf({ baseUrl: server.url }).models({ signal: stop.signal }));
+    expect(await failed).toMatchObject({ exitCode: 130, charged: 'no' });
   });
 });
