@@ -247,7 +247,9 @@ export function speechFailure(message: string, nativeCode: string | undefined, r
 export function speechHttpFailure(reply: Reply): Failure {
   const failure = readFailure(reply);
   const { 'x-api-message': headerMessage, 'x-api-status-code': headerCode } = reply.headers;
-  const words = messageIn(tryParseJson(reply.text)) ?? headerMessage;
+  // The client decodes headers as Latin-1, but the service writes UTF-8.
+  const words =
+    messageIn(tryParseJson(reply.text)) ?? (headerMessage && Buffer.from(headerMessage, 'latin1').toString());
   const nativeCode = failure.nativeCode ?? headerCode;
   const kind =
     kindOf(words ?? plainText(reply), nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);

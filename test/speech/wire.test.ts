@@ -136,13 +136,14 @@ describe("a speech response's head", () => {
   });
 
   test('provides the error if the refusal has an empty body', () => {
-    const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
+    const message = Buffer.from('empty speaker 说话人').toString('latin1');
+    const headers = { 'x-api-status-code': '45002000', 'x-api-message': message };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({
       failure: {
         code: 'invalid_request',
         nativeCode: '45002000',
-        message: expect.stringContaining('--speaker') as string,
+        message: expect.stringMatching(/说话人.*--speaker/) as string,
       },
     });
   });
