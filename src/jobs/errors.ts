@@ -219,3 +219,13 @@ export function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);
 }
+
+/** Returns the error (exit 9) for a result that is not, or no longer, available. */
+export function goneError(failure: Failure, job: Job): MgwError {
+  return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
+    charged: 'yes',
+    retry: 'resume',
+    next: fetchCommand(job),
+    requestId: failure.requestId,
+  });
+}

@@ -9,7 +9,7 @@ import { checkFree, publish } from '../files/publish.ts';
 import { isIntact, type SealedFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
-import { fetchCommand, interruptedError, isLoss, pendingError, showCommand } from './errors.ts';
+import { fetchCommand, goneError, interruptedError, isLoss, pendingError, showCommand } from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isSameOutput } from './output.ts';
@@ -266,16 +266,6 @@ function noSourceError({ job, observation }: WatchedJob, index: number): MgwErro
     retry: 'resume',
     next: fetchCommand(job),
     requestId: observation.requestId,
-  });
-}
-
-/** Exit 9: the result is not, or no longer, available at any URL. */
-function goneError(failure: Failure, job: Job): MgwError {
-  return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
-    charged: 'yes',
-    retry: 'resume',
-    next: fetchCommand(job),
-    requestId: failure.requestId,
   });
 }
 

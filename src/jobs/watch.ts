@@ -5,12 +5,22 @@ import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { asSentence } from '../http/failures.ts';
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
-import { failedError, interruptedError, noResultError, pendingError, shortMessage } from './errors.ts';
+import {
+  failedError,
+  goneError,
+  interruptedError,
+  noResultError,
+  pendingError,
+  shortMessage,
+} from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
 /** The time after a submission during which "not found" proves nothing, in ms (design 6). */
 const notFoundGraceMs = 60_000;
+
+/** The number of consecutive failures that the gateway may report for a job with a recorded success. */
+const maxRevocations = 10;
 
 /** How long to wait, and how often to poll. */
 export interface WatchOptions {
@@ -35,7 +45,7 @@ export interface WatchedJob {
  * Polls a job until it has succeeded, and returns the successful observation. Backs off after 429, 5xx, network errors
  * and unreadable responses. Sends nothing that costs money.
  * @throws MgwError: exit 5 failed, 8 at the deadline, 3 if the key is refused, 9 if the task is still not found after
- * the grace period or finished with nothing to fetch, 130/143 interrupted.
+ * the grace period, finished with nothing to fetch, or keeps failing after a recorded success, 130/143 interrupted.
  */
 export async function watch(
   job: Job,
@@ -45,6 +55,7 @@ export async function watch(
 ): Promise<WatchedJob> {
   let current = job;
   let failedPolls = 0;
+  let revocations = 0;
   const startedAt = deps.clock.monotonic();
   // Use the monotonic clock, because the time of day may be changed during the wait. The time of day is used only for a
   // job that was submitted before the wait.
@@ -67,6 +78,8 @@ export async function watch(
       // Otherwise, poll again: a failure does not undo a recorded success (design 6), and another process may have
       // recorded that the failure was revoked.
       if (verdict.state === 'failed' && current.state === 'failed') throw failedError(current);
+      revocations = verdict.state === 'failed' ? revocations + 1 : 0;
+      if (revocations > maxRevocations) throw revokedError(current, verdict);
     } else {
       throwIfFinal(verdict, current, isNew());
     }
@@ -116,6 +129,12 @@ function delayAfter(verdict: QueryVerdict, failedPolls: number, intervalMs: numb
 function throwIfFinal(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boolean): void {
   if (verdict.kind === 'unauthorized') throw refusedError(verdict.failure, job);
   if (verdict.kind === 'missing' && !isNew) throw lostTaskError(verdict.failure, job);
+}
+
+// The result of a finished task may have expired, which some gateways report as a failure of the task.
+function revokedError(job: Job, { failure, nativeStatus }: Observation): MgwError {
+  const message = `the gateway reported a success, but now reports: ${failure?.message ?? nativeStatus}`;
+  return goneError({ code: 'result_unavailable', requestId: failure?.requestId, message }, job);
 }
 
 // Omits repeated lines, because polls may repeat the same warning every few seconds.

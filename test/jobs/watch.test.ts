@@ -392,6 +392,11 @@ describe('a wait with irregular responses', () => {
     const again = await waitFor({ ...at, job }, c, { atOnce: true });
     expect(again.job).toMatchObject({ state: 'succeeded', finished_at: job.finished_at });
     expect(at.server.answers).toHaveLength(0);
+    // The gateway no longer has the result.
+    at.server.answers.push(...Array.from({ length: 11 }, () => failed));
+    const gone = await failure(waitFor({ ...at, job }, c, { atOnce: true }));
+    expect(gone).toMatchObject({ code: 'result_unavailable', exitCode: 9, charged: 'yes', retry: 'resume' });
+    expect(at.server.answers).toHaveLength(0);
   });
 
   describe('with a failure', () => {
