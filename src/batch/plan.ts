@@ -250,10 +250,7 @@ class Planning {
     }
     if (!this.#ownsPath(path, count, line) || !this.#ownsPath(row.retryPath, count, line)) return false;
     if (sameRequest !== undefined)
-      this.plan.repeated.push({
-        line,
-        message: `same request as line ${sameRequest}; both will be paid for`,
-      });
+      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; both will be charged` });
     return true;
   }
 
@@ -263,9 +260,7 @@ class Planning {
     const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));
     const index = lines.findIndex((earlier) => earlier !== undefined);
     if (index < 0) return true;
-    const remedy = this.#batch.place.template.includes('{id}')
-      ? ''
-      : '; to separate them, use {id} in --output';
+    const remedy = this.#batch.place.template.includes('{id}') ? '' : '; use {id} in --output';
     const message = `${paths[index]} is also the output of line ${lines[index]}${remedy}`;
     this.refuse([{ line, field: 'output', message }]);
     return false;

@@ -60,10 +60,7 @@ describe('a batch plan', () => {
       'protocol,model,duration,prompt\nc,vendor-h3-mini,5,a boat\nc,vendor-h3-mini,5,a cat\n',
     );
     const { code, stderr } = await scene.batch('plan', file, '-o', 'clip.mp4');
-    expect([code, stderr]).toEqual([
-      2,
-      expect.stringContaining('line 2; to separate them, use {id} in --output'),
-    ]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('line 2; use {id} in --output')]);
   });
 
   it('refuses an output that is one of the files of an earlier row, even if that row is done', async () => {
