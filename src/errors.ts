@@ -245,7 +245,7 @@ const systemMessages: Record<string, string> = {
   EROFS: 'the file system is read-only',
   EACCES: 'permission denied',
   EPERM: 'permission denied',
-  ENOENT: 'there is no such folder',
+  ENOENT: 'no such folder',
   ENOTDIR: 'part of the path is not a folder',
   EISDIR: 'it is a folder',
   EEXIST: 'a file with this name already exists',

@@ -120,7 +120,7 @@ async function nextWindow(
     limit.end();
   }
   if (pace.delayMs > 0) throw rateLimitedError(pace.delayMs);
-  const text = 'The limits of the batch allowed no submission of this row before --timeout.';
+  const text = "The batch's limits did not allow this row to be submitted before --timeout.";
   throw new MgwError('rate_limited', text, { retry: 'safe' });
 }
 

@@ -46,7 +46,7 @@ export interface Batch {
   readable: readonly string[];
   /** The folder that relative paths in rows are resolved against. Default: the current folder. */
   filesFrom?: string;
-  /** Whether rows may set only fields that have a flag, like the tools of an agent. Default: false */
+  /** Whether rows may set only fields that have a flag, like the tools of an agent. Default: false. */
   hasOnlyFlags?: boolean;
 }
 
@@ -250,7 +250,7 @@ class Planning {
     }
     if (!this.#ownsPath(path, count, line) || !this.#ownsPath(row.retryPath, count, line)) return false;
     if (sameRequest !== undefined)
-      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; both are paid for` });
+      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; both will be charged` });
     return true;
   }
 
@@ -260,7 +260,7 @@ class Planning {
     const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));
     const index = lines.findIndex((earlier) => earlier !== undefined);
     if (index < 0) return true;
-    const remedy = this.#batch.place.template.includes('{id}') ? '' : '; {id} in --output separates them';
+    const remedy = this.#batch.place.template.includes('{id}') ? '' : '; use {id} in --output';
     const message = `${paths[index]} is also the output of line ${lines[index]}${remedy}`;
     this.refuse([{ line, field: 'output', message }]);
     return false;

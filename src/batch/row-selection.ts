@@ -201,7 +201,10 @@ export class UnpaidRows {
     return [...this.#paidAgain.values()].reduce(add, this.cost);
   }
 
-  /** Whether the same command would pay again for the given row, or for any row, that it has paid for. */
+  /**
+   * Whether the same command would pay again for the given row, which this run has paid for. Without a row, whether it
+   * would pay again for any such row.
+   */
   isPaidAgain(id?: string): boolean {
     return id === undefined ? this.#paidAgain.size > 0 : this.#paidAgain.has(id);
   }

@@ -3,7 +3,7 @@ import type { Owner } from '../job.ts';
 
 /**
  * The scope of a budget. A standing budget has a user-defined name and its own limit. The budget of a command or batch
- * counts everything ever paid for that command or batch, and each run sets its limit.
+ * counts everything ever paid for that command or batch, and each run specifies the limit.
  */
 export type BudgetKind = 'standing' | 'command' | 'batch';
 

@@ -88,9 +88,9 @@ export function checkLocalPath(path: string, flag: string): void {
 
 function explainUnreadable(error: unknown): string {
   const reasons: Record<string, string> = {
-    ENOENT: 'there is no such file',
+    ENOENT: 'no such file',
     EACCES: 'permission denied',
-    ENOTDIR: 'a part of the path is not a folder',
+    ENOTDIR: 'part of the path is not a folder',
     ELOOP: 'its symbolic links form a loop',
   };
   return reasons[systemCode(error) ?? ''] ?? messageOf(error);

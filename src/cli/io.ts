@@ -10,7 +10,7 @@ export interface Io {
   stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   env: NodeJS.ProcessEnv;
-  /** The clock; the system's clock by default. */
+  /** Default: the system clock. */
   clock?: Clock;
 }
 
@@ -50,7 +50,7 @@ export function isClosed({ fd }: Io['stdout']): boolean {
 
 /**
  * Writes text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
- * @throws MgwError('local_io') with `charged` if the stream cannot be written (such as on a full disk).
+ * @throws MgwError('local_io') with `charged` if the stream cannot be written, for example because the disk is full.
  */
 export async function write(
   stream: Writable,

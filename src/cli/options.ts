@@ -20,7 +20,7 @@ export function single(flags: string, description: string, parse?: (text: string
 
 /**
  * Creates an option for an output path or object. Refuses a path that begins with a `~` that the shell has not
- * expanded, and URLs of other kinds, because mgw would create a folder with that name.
+ * expanded, and URLs of other kinds. Otherwise, mgw would create a folder with that name.
  */
 export function outputOption(flags: string, description: string): Option {
   return single(flags, description, (path) => {

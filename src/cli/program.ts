@@ -87,37 +87,37 @@ const commands: Record<string, ListedCommand> = {
     load: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   },
   auth: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'store, check or remove the API key',
     load: async () => (await import('./commands/auth/auth.ts')).registerAuth,
   },
   config: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'show and change settings',
     load: async () => (await import('./commands/config.ts')).registerConfig,
   },
   store: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'list and remove uploaded input files',
     load: async () => (await import('./commands/store.ts')).registerStore,
   },
   state: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'set up a shared ledger on PostgreSQL',
     load: async () => (await import('./commands/state.ts')).registerState,
   },
   doctor: {
-    group: 'Set-up',
-    about: 'check the set-up, free of charge',
+    group: 'Setup',
+    about: 'check the setup, free of charge',
     load: async () => (await import('./commands/doctor.ts')).registerDoctor,
   },
   completion: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'print a completion script for a shell',
     load: async () => (await import('./commands/completion.ts')).registerCompletion,
   },
   help: {
-    group: 'Set-up',
+    group: 'Setup',
     about: 'show help for a command or a topic',
     load: async () => (await import('./commands/help.ts')).registerHelp,
   },
@@ -217,7 +217,7 @@ function firstOperand(root: Command, argv: readonly string[]): string | undefine
 const firstSteps = `
 Try it, offline and free:
   $ mgw --sandbox video submit "a paper boat" -m vendor-h3-mini -o boat.mp4
-Help: mgw COMMAND --help, mgw help TOPIC, mgw --help. Set-up: mgw auth login.`;
+Help: mgw COMMAND --help, mgw help TOPIC, mgw --help. Setup: mgw auth login.`;
 
 function examplesOf(isAll: boolean): string {
   const names = topics.map(({ name }) => name).filter((name) => isAll || name !== 'fleet');

@@ -20,8 +20,8 @@ export function keyOfFile(text: string): string {
 
 function faultOf(key: string): string | undefined {
   if (key.trim() === '') return 'it is empty';
-  if (/^bearer\s/i.test(key)) return 'it begins with "Bearer "; leave that out, because mgw adds it';
-  if (/["'`\u{2018}-\u{201f}]/u.test(key)) return 'it contains quotes; leave them out';
+  if (/^bearer\s/i.test(key)) return 'it begins with "Bearer "; remove this prefix, because mgw adds it';
+  if (/["'`\u{2018}-\u{201f}]/u.test(key)) return 'it contains quotes; remove them';
   if (/[^\x21-\x7e]/.test(key)) return `it contains ${strangeIn(key)}`;
   if (key.length > 4096) return 'it is longer than 4096 characters';
   return undefined;

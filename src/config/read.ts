@@ -115,7 +115,7 @@ function unreadable(file: string, error: unknown): MgwError {
     EACCES: 'permission denied',
     ENXIO: 'it is not a regular file',
     EISDIR: 'it is a folder',
-    ENOTDIR: 'a part of its path is not a folder',
+    ENOTDIR: 'part of its path is not a folder',
   };
   const code = systemCode(error) ?? 'unknown error';
   return broken(file, why[code] ?? `it cannot be read (${code})`);
@@ -179,9 +179,12 @@ function notOurs(fault: string): MgwError {
 function checkMode(file: string, mode: number, raw: JsonObject): void {
   const shown = (mode & 0o777).toString(8).padStart(4, '0');
   if ((mode & 0o022) !== 0)
-    throw open600(file, `others can write to it (mode ${shown}), and so could change where the key is sent`);
+    throw open600(
+      file,
+      `other users can write to it (mode ${shown}), so they could change where the key is sent`,
+    );
   if ((mode & 0o077) !== 0 && holdsSecret(raw))
-    throw open600(file, `it contains a key or a password and others can read it (mode ${shown})`);
+    throw open600(file, `it contains a key or a password, and other users can read it (mode ${shown})`);
 }
 
 function holdsSecret(raw: JsonObject): boolean {

@@ -146,7 +146,7 @@ export interface LogFile {
 /**
  * Opens a log, creating it if it is missing. Returns undefined if the path is taken by another user's file, a
  * link or a folder.
- * @throws the file system's errors
+ * @throws file system errors
  */
 export function openLog(path: string): LogFile | undefined {
   let file: number;

@@ -196,7 +196,7 @@ function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<nu
 // Returns a batch's chunks after its first `bytes` bytes.
 function chunksAfter(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   let left = bytes;
-  // `left` becomes negative at the first chunk to keep. `-left` is then the number of bytes to keep of it.
+  // `left` becomes negative at the first chunk to keep. `-left` is then the number of its bytes to keep.
   const first = chunks.findIndex((chunk) => (left -= chunk.length) < 0);
   if (first === -1) return [];
   const partialChunk = chunks[first]?.subarray(left) ?? Buffer.alloc(0);

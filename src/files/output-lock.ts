@@ -168,7 +168,7 @@ export class OutputLock {
     return this.#metadata;
   }
 
-  /** Adds an entry to the metadata, for later processes. @throws the file system's errors */
+  /** Adds an entry to the metadata, for later processes. @throws file system errors */
   async note(note: Note): Promise<void> {
     this.assertLease();
     this.#metadata = withNote(this.#metadata, note);
@@ -181,7 +181,7 @@ export class OutputLock {
   /**
    * Opens the file for the output: an earlier process's leftover for the same result, or a new file next to the output.
    * Never opens any other file.
-   * @throws the file system's errors
+   * @throws file system errors
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
@@ -257,7 +257,7 @@ export class OutputLock {
 /**
  * Removes an output's leftovers, once the output exists or will never be created. Keeps files of live processes, files
  * of other results, and any temporary file that may contain more than the output.
- * @throws the file system's errors
+ * @throws file system errors
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTestFile(target);

@@ -42,7 +42,7 @@ export interface FileVersion {
   mtimeNs: bigint;
 }
 
-/** Returns the version of an open file. @throws the file system's errors */
+/** Returns the version of an open file. @throws file system errors */
 export function versionOf(file: number): FileVersion {
   const { dev, ino, size, mtimeNs } = fstatSync(file, { bigint: true });
   return { dev, ino, size, mtimeNs };

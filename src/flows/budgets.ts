@@ -150,7 +150,7 @@ export async function configuredAllowance(
   if (limit !== undefined) return [allowance];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
-  throw usageError(`There is no budget ${name}. Set its limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
+  throw usageError(`No such budget: ${name}. Set its limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
 }
 
 function standingAllowance(name: string, budget: Budget): Allowance & { raiseCommand: string[] } {

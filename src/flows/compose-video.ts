@@ -25,7 +25,7 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   defaults?: Record<string, unknown> | undefined;
   /** Whether to run the local checks. Default: true. */
   check?: boolean | undefined;
-  /** Whether this is a dry run. A dry run fetches no file, and the listing only to fill in a missing field. */
+  /** Whether this is a dry run. A dry run fetches no file, and the model list only to fill in a missing field. */
   dryRun?: boolean | undefined;
   /** The request path to use, if the protocol has several equivalent paths. */
   endpoint?: string | undefined;
@@ -41,7 +41,7 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
 export interface ComposedVideo {
   /** The protocol with its settings applied. */
   protocol: Protocol;
-  /** The body to send, completed from the configured defaults and the listing. */
+  /** The body to send, completed from the configured defaults and the model list. */
   body: JsonObject;
   /**
    * The body that the user specified, with aliases replaced. Two commands with the same `userBody` request the same
@@ -69,7 +69,7 @@ export interface ComposedVideo {
 }
 
 /**
- * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
+ * Composes a video from its parts and the configured defaults, completes it from the model list, and checks it.
  * @returns the video, and a note on the flags that are left to the model's defaults
  * @throws MgwError('usage') that lists every problem except those of the model list, which the video's `fault` reports.
  * A dry run throws those too.
@@ -137,7 +137,8 @@ export function resumableOnly(video: ComposedVideo, fault: MgwError): ComposedVi
   return { ...video, findVideos: fail, upload: fail, fault };
 }
 
-// Returns the completed body. If the listing does not allow that, returns `composed` with the error; a dry run throws it.
+// Returns the completed body. If the model list does not allow that, returns `composed` with the error; a dry run
+// throws it.
 async function orFault(
   composed: JsonObject,
   isDryRun: boolean | undefined,
@@ -213,14 +214,14 @@ function fileFields(
     (fromFiles.includes('body') && !isIn(field, writtenFields));
 }
 
-// Returns the violations to report before the listing is fetched: all except missing fields that the listing may fill
-// in.
+// Returns the violations to report before the model list is fetched: all except missing fields that the model list may
+// fill in.
 function violationsBeforeListing(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
-// With --dry-run or --no-check, fetches the listing only if the body lacks a field. Adds advice to `unlisted` if the
-// listing lacks the model, and the protocol accepts unlisted models or the listing is incomplete.
+// With --dry-run or --no-check, fetches the model list only if the body lacks a field. Adds advice to `unlisted` if the
+// model list lacks the model, and the protocol accepts unlisted models or the model list is incomplete.
 async function completeFromListing(
   session: Session,
   protocol: Protocol,
@@ -253,8 +254,8 @@ async function completeFromListing(
   }
 }
 
-// Returns what the listing is used for; undefined if it is not used. Even for a protocol that needs no listing, the
-// listing is used to check the model, unless the protocol is known to serve the model.
+// Returns what the model list is used for; undefined if it is not used. Even for a protocol that needs no model list,
+// the list is used to check the model, unless the protocol is known to serve the model.
 async function listingUse(
   session: Session,
   protocol: Protocol,

@@ -193,7 +193,8 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
     while (!known.has(holder.job)) {
       const there = readHolder((await to.claim(name, text)) ?? text);
       if (there === undefined) return;
-      // A search ends at a job that was never created. Forbid that job, so that searches reach the jobs after it.
+      // A search ends at a job that was never created. Forbid the creation of that job, so that searches reach the jobs
+      // after it.
       if (there.job !== holder.job && (await to.claimState(there.job)) === 'unmade')
         await to.forbid(there.job);
       known.add(there.job);

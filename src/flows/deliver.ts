@@ -90,7 +90,7 @@ export async function deliver(
   }
 }
 
-// Waits for the job before it takes the lock of the upload, so that each process with this job shows the job's state.
+// Waits for the job before it locks the upload, so that each process with this job shows the job's state.
 async function deliverToBucket(
   job: Job,
   url: string,

@@ -21,9 +21,9 @@ import { type Session, transferDeadline } from './session.ts';
 export interface EarlierAsset {
   /**
    * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. A later download or `--mark` may
-   * add a file with different content. The name does not change then, because it is part of the fingerprint of the
-   * request that uses the asset. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend
-   * on ffmpeg.
+   * add a file with different content. The name does not change in that case, because it is part of the fingerprint of
+   * the request that uses the asset. A frame's name also ends in `#first` or `#last`, because the bytes of a frame
+   * depend on ffmpeg.
    */
   name: string;
   /** Finds the video, or fetches it if it is missing. Throws if there is no intact video. */

@@ -14,10 +14,10 @@ type ListedModel = Pick<Model, 'id' | 'protocols'>;
 
 /**
  * Finds the one protocol that serves a model (design 1).
- * @param dryRun whether to skip the listing if the protocol is known without it
+ * @param dryRun whether to skip the model list if the protocol is known without it
  * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known; with a
- * `correction` if the listing contains a similar model; with the command to use if the model makes speech or text.
- * Exit 3 or 6 if the listing is needed and could not be fetched.
+ * `correction` if the model list contains a similar model; with the command to use if the model makes speech or text.
+ * Exit 3 or 6 if the model list is needed and could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -48,7 +48,7 @@ export async function protocolOfModel(
 }
 
 /**
- * Returns the protocol of the newest job with a model, so that the job can be resumed although the listing no longer
+ * Returns the protocol of the newest job with a model, so that the job can be resumed although the model list no longer
  * determines the protocol.
  * @throws `error` if there is no such job.
  */
@@ -58,7 +58,7 @@ export async function protocolOfJobs(session: Session, model: string, error: Mgw
   return protocolNamed(job.protocol);
 }
 
-// Refuses a model that the listing marks as a speech or text model, and not as a video model.
+// Refuses a model that the model list marks as a speech or text model, and not as a video model.
 function refuseOtherKind(model: Pick<Model, 'id' | 'endpoints'> | undefined): void {
   const id = shownValue(model?.id ?? '');
   const otherKinds = [
@@ -75,7 +75,7 @@ function refuseOtherKind(model: Pick<Model, 'id' | 'endpoints'> | undefined): vo
 }
 
 /**
- * Returns the names of the protocols that serve a model: according to the listing, else the specification, else the
+ * Returns the names of the protocols that serve a model: according to the model list, else the specification, else the
  * model's configured defaults.
  */
 export function protocolsOfModel(
@@ -83,7 +83,7 @@ export function protocolsOfModel(
   { videoDefaults = {} }: Pick<Settings, 'videoDefaults'>,
   models: readonly ListedModel[],
 ): string[] {
-  // Protocol A listings may prefix a model's name with `models/`.
+  // Protocol A model lists may prefix a model's name with `models/`.
   const id = model.replace(/^models\//, '');
   const listedProtocols = models.find((listed) => listed.id === id || listed.id === model)?.protocols ?? [];
   if (listedProtocols.length > 0) return [...listedProtocols];
@@ -93,7 +93,7 @@ export function protocolsOfModel(
   return protocolNames.filter((name) => hasDefaults(videoDefaults[name]));
 }
 
-/** Whether a protocol is known to serve a model. Does not fetch the listing. */
+/** Whether a protocol is known to serve a model. Does not fetch the model list. */
 export function isKnownToServe(protocol: Protocol, model: string, settings: Settings): boolean {
   if (protocol.models?.includes(model)) return true;
   const models = modelCache.get(settings) ?? recallModels(settings);
@@ -106,7 +106,7 @@ const modelCache = new WeakMap<Settings, readonly ListedModel[]>();
 
 /**
  * Refuses a model of a different protocol before anything is sent.
- * @param models the listing; empty if it was not fetched
+ * @param models the model list; empty if it was not fetched
  * @param isQuoted whether the message may quote the model; a value from a file must not be quoted
  * @throws MgwError('usage') with the `protocols` that serve the model.
  */

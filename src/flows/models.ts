@@ -55,7 +55,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0)
       return incompleteList(session, models, page);
   }
-  // Failing to cache the listing must not fail the call.
+  // Failing to cache the model list must not fail the call.
   if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
   return models;
 }
@@ -101,7 +101,7 @@ export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
 
 /**
  * Caches the gateway's model list for completion, suggestions and protocol checks that send no request.
- * @throws the system error if the cache cannot be written.
+ * @throws a file system error if the cache cannot be written.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
   const path = cachePath(settings);
@@ -147,13 +147,14 @@ function cachePath(settings: Settings): string {
 }
 
 /**
- * Returns the model listing; undefined if it could not be fetched and is not needed.
+ * Returns the model list; undefined if it could not be fetched and is not needed.
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
 export type Listing = (use: ListingUse) => Promise<ModelList | undefined>;
 
 /**
- * Returns a function that fetches the listing once. If that fails, the function tries again only for another purpose.
+ * Returns a function that fetches the model list once. If that fails, the function tries again only for another
+ * purpose.
  */
 export function oneListing(session: Session): Listing {
   const requests = new Map<ListingUse, Promise<ModelList | undefined>>();
@@ -167,7 +168,7 @@ export function oneListing(session: Session): Listing {
 }
 
 /**
- * Fetches the model listing. If only checks use the listing, waits only briefly.
+ * Fetches the model list. If only checks use the model list, waits only briefly.
  * @returns undefined if it could not be fetched and is not needed: the checks and the gateway then validate the body
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
@@ -181,8 +182,8 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
   }
 }
 
-// Checks do not require the listing. But after a permanent error, such as an invalid certificate, the submission would
-// fail too.
+// Checks do not require the model list. But after a permanent error, such as an invalid certificate, the submission
+// would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use !== 'check') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.isPermanent;

@@ -277,7 +277,8 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
       `The record of ${job.id} is damaged, so its request cannot be sent again. The job may already be paid for. To pay for a new one, run its command again with ${newTakeFlag(job)}.`,
     );
   }
-  // If two users decide at once, the later decision must not undo an attempt that the earlier decision started.
+  // If two users decide at the same time, the later decision must not undo an attempt that the earlier decision
+  // started.
   const { how } = resolution;
   const attempt = await lastAttempt(ledger, job);
   await ledger.append(job.id, { type: 'resolved', attempt, how, instead_of: job.handle });

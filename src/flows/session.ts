@@ -58,7 +58,7 @@ export interface Session {
   objects(): Promise<ObjectStore>;
   /** Closes the connections and the embedded sandbox, but not the ledger. */
   close(): Promise<void>;
-  /** Closes the ledger after its last write. Other processes then see at once that this process has finished. */
+  /** Closes the ledger after its last write. Other processes then see immediately that this process has finished. */
   closeLedger(): Promise<void>;
 }
 

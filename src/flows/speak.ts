@@ -85,8 +85,8 @@ function withNumber<Options extends Pick<SpeechSubmission, 'output'>>(options: O
 }
 
 /**
- * Returns a sink that can also recover speech that exists only as an object in the store, and recovers no file that may
- * not be used.
+ * Returns a sink that can also recover speech that exists only as an object in the store, and skips files that must not
+ * be used.
  */
 export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, deadline: Deadline): Sink {
   const recover = sink.recover.bind(sink);

@@ -28,8 +28,8 @@ export interface NamedFiles {
 
 /**
  * Replaces local files in asset flag values with their names in the store, which are derived from the content. Uploads
- * nothing. Also returns the flag and the path of each file as `labels`, by its stored name, and `findVideos`, which
- * finds the videos of earlier jobs or fetches those that are missing.
+ * nothing. Also returns `labels`, which maps the stored name of each file to its flag and path, and `findVideos`, a
+ * function that finds the videos of earlier jobs or fetches missing ones.
  * @param inputs earlier jobs that the caller has resolved; other references to jobs are looked up in the ledger
  * @param model the model, if known; it determines the maximum file size
  * @param canFetch whether the video of an earlier job may be fetched if its hash is not recorded. Default: true
@@ -161,7 +161,10 @@ function storedAssets(protocol: Protocol, body: JsonObject): Set<string> {
   return names;
 }
 
-/** Checks that each frame in a body is in `files`. @throws MgwError('usage') if a frame was named by its hash. */
+/**
+ * Checks that each frame in a body is in `files`.
+ * @throws MgwError('usage') if the body contains only a frame's name, not its job.
+ */
 export function checkFrames(protocol: Protocol, body: JsonObject, files: LocalFiles): void {
   for (const name of storedAssets(protocol, body)) if (name.includes('#')) frameReader(name, files);
 }

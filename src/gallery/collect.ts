@@ -50,7 +50,7 @@ export async function collectItems(
   return items;
 }
 
-// Returns references to the frames of earlier jobs that these jobs use: `@JOB:last`, by the name of the frame.
+// Maps the name of each frame of an earlier job that these jobs use to a reference, such as `@JOB:last`.
 async function findFrameRefs(
   jobs: readonly Job[],
   ledger: Pick<Ledger, 'ids' | 'read'>,

@@ -58,8 +58,8 @@ const maxBytes = 64 * 1024 * 1024;
 const maxStarts = 200;
 
 /**
- * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files.
- * Reads WAV and raw samples directly. Other sounds have a waveform only if ffmpeg is installed.
+ * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser is not allowed to read
+ * the files. Reads WAV and raw samples directly. Other sounds have a waveform only if ffmpeg is installed.
  */
 export class Peaks {
   #starts = 0;

@@ -14,7 +14,7 @@ type Redo = { row: JsonObject } | { why: string };
  * Returns the manifest row that remakes a job's result. The row's id depends only on the job. The id is therefore the
  * same in every page, and a row that runs twice is paid for once.
  * @param redact removes secrets and signatures from a string. A request that contains any has no row.
- * @param frameRefs references to frames of earlier jobs, `@JOB:last`, by the name of the frame
+ * @param frameRefs a map from the name of each frame of an earlier job to a reference, such as `@JOB:last`
  */
 export function redoRow(
   job: Job,

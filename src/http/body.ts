@@ -18,7 +18,7 @@ export function isCompression(encoding: string | undefined): boolean {
   return names.some((each) => decoders.has(each.trim()) || /^\s*(x-)?(zstd|compress)\s*$/.test(each));
 }
 
-/** The number of bytes to decode at a time: few, so that the reader can stop a decompression bomb early. */
+/** The number of bytes to decode at a time. It is small, so that the reader can stop a decompression bomb early. */
 const sliceBytes = 1024;
 /** If decoding has not failed after this many slices, the body is assumed to have its declared encoding. */
 const maxUndecidedSlices = 256;

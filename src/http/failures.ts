@@ -104,7 +104,7 @@ function statusIn(body: Json | undefined, nativeCode: string | undefined): numbe
 function fallbackMessage({ status, text }: Reply): string {
   if (text.trim() === '') return `HTTP ${status} with an empty body`;
   const words = (isMarkup(text) ? markupText(text) : text.trim()).slice(0, 300);
-  return words === '' ? `HTTP ${status} with a page without text` : `HTTP ${status}: ${words}`;
+  return words === '' ? `HTTP ${status} with a page that has no text` : `HTTP ${status}: ${words}`;
 }
 
 // The text starts with the native code, so that `^1008 ` matches the code and not a number in a message.

@@ -56,8 +56,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * Whether a gateway's response may refer to a host. True for the base URL's host, for the public internet, and for
- * networks that are not nearer to this machine than the base URL, according to the URL's name or DNS addresses.
+ * Whether a gateway's response may refer to a host. True for the base URL's host and for the public internet. Also true
+ * for networks that are not nearer to this machine than the base URL, according to the URL's name or DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, gatewayHost] = [bareHost(host), bareHost(baseUrl.hostname)];
@@ -85,7 +85,7 @@ async function reachOfGateway(gatewayHost: string): Promise<Reach> {
 
 /** Returns the error for a host in a network that must not be connected to. */
 export function privateAddressError(host: string): Error {
-  const message = `${host} is on a private network, and the base URL is not`;
+  const message = `${host} is on a private network, but the base URL is not`;
   return Object.assign(new Error(message), { code: 'MGW_PRIVATE' });
 }
 

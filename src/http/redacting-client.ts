@@ -8,7 +8,7 @@ export const maxRefusalBytes = 1024 * 1024;
 
 /**
  * Returns a client that removes secrets from responses, because gateways quote keys. Removes secrets before any text is
- * truncated, because half of a Base64 key is not recognised. Does not change a successful stream: a reader that
+ * truncated, because half of a Base64 key is not recognized. Does not change a successful stream: a reader that
  * converts the stream to text must call `clean`.
  */
 export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {

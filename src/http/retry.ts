@@ -60,7 +60,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
 }
 
 /**
- * Returns the delay before the next attempt, in ms. It doubles from `baseMs` up to `capMs`, with 25 % jitter, and is
+ * Returns the delay before the next attempt, in ms. It doubles from `baseMs` up to `capMs`, with 25% jitter, and is
  * never less than `floorMs`, the delay that the gateway requested.
  */
 export function backoffMs(

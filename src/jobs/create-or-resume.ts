@@ -180,7 +180,7 @@ export async function findEarlier(
   if (keyLookup?.job !== undefined || keyLookup?.conflict !== undefined) return keyLookup;
   const fingerprint = fingerprintOf(order, deps.gateway);
   const { jobs, lostId, newClaim } = await findTakes(fingerprint, deps, order.fresh);
-  if (lostId !== undefined && !order.fresh) throw lostRecord('an earlier job of this submission', lostId);
+  if (lostId !== undefined && !order.fresh) throw lostRecord('an earlier job for this submission', lostId);
   const isDelivered = (job: Job, time?: number): boolean => isDeliveredTo(job, order.goal, time);
   deliveredBefore ??= new Set(jobs.filter((job) => isDelivered(job, deps.startedAt)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;

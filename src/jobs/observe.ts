@@ -19,7 +19,7 @@ export interface PollResult {
   /** The job, including the changes that this poll recorded. */
   job: Job;
   verdict: QueryVerdict;
-  /** Media inside the response, by the index of its sink. */
+  /** Media inside the response, keyed by sink index. */
   spooled: SpooledMedia[];
 }
 
@@ -30,7 +30,7 @@ const noDeadline: Deadline = { remainingMs: () => Infinity };
 /**
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Returns the verdict `again`
  * for network errors, unreadable responses and a response that stalls past the deadline, instead of throwing.
- * @throws MgwError('result_unavailable') if the handle cannot be put into a request; the signal's reason if aborted;
+ * @throws MgwError('result_unavailable') if the handle cannot be used in a request; the signal's reason if aborted;
  * MgwError('local_io') if the record cannot be written.
  */
 export async function observe(

@@ -22,8 +22,9 @@ export interface Order {
   /** The body to send and record. */
   body: Json;
   /**
-   * The body that the user specified, before it is completed from configured defaults or the listing. The fingerprint
-   * is computed from it, so that a changed default or listing does not cause another payment. Default: `body`.
+   * The body that the user specified, before it is completed from configured defaults or the model list. The
+   * fingerprint is computed from it, so that a changed default or model list does not cause another payment. Default:
+   * `body`.
    */
   userBody?: Json;
   /**
@@ -194,7 +195,7 @@ export function checkNoSecret(
   );
 }
 
-/** Returns dependencies that call `markPaying` directly before a payment, but not for a call that resumes a job. */
+/** Returns dependencies that call `markPaying` immediately before a payment, but not for a call that resumes a job. */
 export function withPaymentMark<Deps extends Pick<JobDeps, 'priceOf'>>(
   deps: Deps,
   markPaying: () => void,

@@ -226,7 +226,7 @@ function checkPlaceholders(template: string): void {
   for (const [text, name] of template.matchAll(placeholderPattern))
     if (name !== undefined && !placeholders.includes(name as Placeholder))
       throw new Error(
-        `there is no ${printableLine(text, 40)}; available: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
+        `no such placeholder: ${printableLine(text, 40)}; available: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
       );
 }
 

@@ -43,7 +43,7 @@ export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean
 
 /**
  * Returns the state to display and to act on. It is `unknown` if the sender may have died and the response was not
- * recorded, or if the user sent a job in doubt again and every run that might send it may have died.
+ * recorded. It is also `unknown` if the user sent a job in doubt again, and every run that might send it may have died.
  */
 export function shownState(job: Job): Job['state'] {
   const isResponseLost = isAbandoned(job) && job.record.pendingReply === undefined;

@@ -140,7 +140,7 @@ export async function latestRetry(ledger: Ledger, key: string): Promise<LatestRe
   for (let number = 1; ; number += 1) {
     const retryKey = keyOfRetry(key, number);
     const { job, isClaimed } = firstTwo[number - 1] ?? (await findKey(ledger, retryKey));
-    // The user may have removed any of the jobs, also the first.
+    // The user may have removed any of the jobs, including the first.
     if (!isClaimed && number > 1) break;
     if (job === undefined) continue;
     last = { number, key: retryKey, job };

@@ -64,7 +64,7 @@ export async function inRun<T, D extends JobDeps>(
     if (!(error instanceof MgwError)) throw error;
     if (error.code === 'budget' && (await tryToDiscard(job, deps))) throw error.with({ job: undefined });
     const knownJob = error.job ?? job;
-    // Report the original error even if the ledger cannot be read, because it may contain the handle.
+    // Report the original error even if the ledger cannot be read, because that error may contain the handle.
     const latest = await deps.ledger.read(job.id).catch(() => knownJob);
     if (latest === undefined) throw removedJobError(error, knownJob);
     // The task was accepted before the process lost its lease.

@@ -100,7 +100,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
       throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'no') : error;
     });
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
-    // Take the lease before connecting: a process that is suspended in between must not send when it resumes.
+    // Acquire the lease before connecting: a process that is suspended in between must not send when it resumes.
     const lease = await deps.lease();
     const paymentDeps = { ...deps, lease: () => Promise.resolve(lease) };
     const payment = {
@@ -123,8 +123,8 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
 
 const exitsInDoubt = new Set<number>([exitCodes.auth, exitCodes.rejected, exitCodes.unavailable]);
 
-// If the user sent the job again, a refusal proves nothing about the earlier attempt, so the job is still in doubt, unless
-// another run is about to send it.
+// If the user sent the job again, a refusal proves nothing about the earlier attempt. The job is then still in doubt,
+// unless another run is about to send it.
 async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: JobDeps): Promise<unknown> {
   if (!(error instanceof MgwError)) return error;
   if (!job.record.hasEarlierDoubt || error.charged !== 'no') return error.with({ job });

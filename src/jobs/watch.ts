@@ -28,7 +28,7 @@ export interface WatchOptions {
   deadline: Deadline;
   /** Minimum delay between two polls, in ms. Delays grow to twice this value. */
   intervalMs: number;
-  /** Whether to poll at once. Otherwise, the first poll follows after one interval. */
+  /** Whether to poll immediately. Otherwise, the first poll follows after one interval. */
   atOnce: boolean;
   onUpdate?: (job: Job) => void;
   openSink?: OpenSink;

@@ -81,7 +81,7 @@ async function holderByJobs(
 
 /**
  * Claims the names of a job that has no claims, because it was imported or its claims were lost. Any number of
- * processes may do so at once, with the same result.
+ * processes may do so concurrently, with the same result.
  * @param from a name in the chain before the job's name, if one is known
  * @returns the name that follows the job's name in the chain
  */

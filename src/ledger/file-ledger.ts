@@ -229,7 +229,7 @@ class FileClaims {
     return this.#contentOf(name);
   }
 
-  // A marker file shows that no claim is missing. Any number of processes may rebuild the claims at once.
+  // A marker file shows that no claim is missing. Any number of processes may rebuild the claims concurrently.
   async #complete(): Promise<void> {
     const marker = `${this.#folder}${sep}.complete`;
     if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;

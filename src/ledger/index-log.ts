@@ -202,7 +202,7 @@ class IndexLog {
     else lines.add(newLines.tail.length);
   }
 
-  // Any number of processes may complete the log at once: each adds the lines that it does not find.
+  // Any number of processes may complete the log concurrently: each adds the lines that it does not find.
   async #complete(): Promise<void> {
     await Promise.all(
       [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),

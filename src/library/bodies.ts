@@ -18,9 +18,9 @@ export type BodyA = {
     sampleCount?: number;
     /** Length, in whole seconds. */
     durationSeconds?: number;
-    /** Such as 16:9 or 9:16. */
+    /** Width to height, such as 16:9 or 9:16. */
     aspectRatio?: string;
-    /** Such as 720p or 1080p. */
+    /** Size, such as 720p or 1080p. */
     resolution?: string;
     /** What must not appear in the video. */
     negativePrompt?: string;
@@ -54,18 +54,18 @@ export type BodyB = {
   OutputConfig?: {
     /** Storage mode; the only value is Temporary. */
     StorageMode?: 'Temporary';
-    /** Such as 720P; case-sensitive. */
+    /** Size, such as 720P; case-sensitive. */
     Resolution?: string;
     /** Length, in whole seconds. */
     Duration?: number;
-    /** Such as 16:9. */
+    /** Width to height, such as 16:9. */
     AspectRatio?: string;
     /** Generate sound, if the model supports it. */
     AudioGeneration?: 'Enabled' | 'Disabled';
   };
   /** The model's extension parameters as JSON text, or @FILE to read it from a file. */
   ExtInfo?: unknown;
-  /** Ask an extension model to report its usage (ExtInfo, serialised twice). */
+  /** Ask an extension model to report its usage (ExtInfo, serialized twice). */
   ReturnUsage?: boolean;
 };
 
@@ -81,7 +81,7 @@ export type BodyC = {
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
   /** First frame, or a single reference image; @JOB:last continues a job. */
   image?: string;
-  /** Last frame; combine with --image for first and last frame. */
+  /** Last frame; combine with --image to set both frames. */
   last_frame_image_url?: string;
   /** Like --image, but sent in the field input_reference. */
   input_reference?: unknown;

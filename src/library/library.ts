@@ -113,7 +113,7 @@ async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenera
 // current folder, before the call reads them. Leaves invalid values for the call to refuse.
 function copyOptions<Options extends object | undefined>(options: Options): Options {
   if (typeof options !== 'object' || (options as object | null) === null) return options;
-  // Keeps inherited options.
+  // Options may be inherited, so the copy has the same prototype.
   const copy = Object.assign(
     Object.create(Object.getPrototypeOf(options) as object | null) as object,
     options,

@@ -109,7 +109,7 @@ const fileKinds: OptionKinds<SpeechOrder> = {
   mark: 'boolean',
 };
 
-// The name of the working folder, with which a relative output was completed, may contain braces.
+// The path of the working folder, which was prefixed to a relative output, may contain braces.
 function withoutWorkingFolder(output: string | undefined): string | undefined {
   const folder = join(process.cwd(), '/');
   return output?.startsWith(folder) ? output.slice(folder.length) : output;

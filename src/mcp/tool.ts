@@ -191,7 +191,7 @@ export class Root {
       return new Root(await realpath(folder));
     } catch (error) {
       if (systemCode(error) === 'ENOENT')
-        throw usageError(`--root: there is no folder ${printableLine(folder)}.`, ['mkdir', '-p', folder]);
+        throw usageError(`--root: no such folder: ${printableLine(folder)}.`, ['mkdir', '-p', folder]);
       throw usageError(`--root ${printableLine(folder)}: ${messageOf(error)}`);
     }
   }

@@ -30,7 +30,7 @@ const laterNames: Partial<Record<string, string>> = { GEO: 'GEOB', TXX: 'TXXX', 
 /**
  * Returns the ID3v2 tags at the beginning of a file (ID3v2.2 to 2.4). Reads at most 16 MiB of each tag.
  * @param file the file's descriptor, open for reading
- * @throws the file system's errors
+ * @throws file system errors
  */
 export function id3Tags(file: number): Id3Tag[] {
   const tags: Id3Tag[] = [];

@@ -9,7 +9,7 @@ const maxTracks = 64;
  * (design 19). Reads only the relevant boxes, a few KiB at a time.
  * @param file the file's descriptor, open for reading
  * @returns undefined if the file is not an MP4, has no track, or has too many boxes and table entries to be a clip
- * @throws the file system's errors.
+ * @throws file system errors.
  */
 export function measureMp4(file: number): Delivered | undefined {
   if (!startsMp4(new HeaderReader(file).at(0))) return undefined;

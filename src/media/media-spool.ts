@@ -10,7 +10,7 @@ export interface MediaSpoolOptions {
   members: readonly string[];
   /** Opens the destination for the media with this index, counted from 0 in order of arrival. */
   openSink: (index: number) => Promise<MediaSink & { path?: string }>;
-  /** The maximum text length, in bytes. A longer body overflows. */
+  /** The maximum text length, in bytes. Text beyond this limit is dropped. */
   maxTextBytes: number;
 }
 

@@ -17,11 +17,11 @@ export function startsMp4(bytes: Uint8Array): boolean {
 
 /**
  * Checks that an MP4 is a complete video. Reads its top-level boxes, including boxes with 64-bit sizes and a last box
- * of open size. The boxes must end where the file ends, and include an index (of the whole file or of a fragment) and
+ * without a size. The boxes must end where the file ends, and include an index (of the whole file or of a fragment) and
  * media data. Reads only headers.
  * @param file the file's descriptor, open for reading
  * @returns undefined if the file is not an MP4
- * @throws the file system's errors
+ * @throws file system errors
  */
 export function mp4In(file: number): { flaw: string | undefined } | undefined {
   const reader = new HeaderReader(file);

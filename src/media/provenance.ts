@@ -25,7 +25,7 @@ export interface Origins {
  * Detects a file's statements about its origin (design 19): a C2PA manifest, XMP and the `AIGC` label, in the boxes of
  * an MP4 or the ID3v2 frames of an MP3. Signatures are not verified. Reads headers, and at most 1 MiB of XMP.
  * @param file the file's descriptor, open for reading
- * @throws the file system's errors
+ * @throws file system errors
  */
 export function originsIn(file: number): Origins {
   const kinds = new Set<Provenance>();

@@ -233,7 +233,7 @@ async function exchange(
   }
 }
 
-// Throws TransportError if the deadline has passed. Nothing is sent then.
+// Throws TransportError if the deadline has passed, so that nothing is sent.
 function assertTimeLeft(deadline: Deadline): void {
   if (deadline.remainingMs() === 0) throw TransportError.abortedBeforeSend('the deadline passed');
 }

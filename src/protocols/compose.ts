@@ -25,7 +25,7 @@ export interface ComposeInput {
 // Long names of flags, cached because each row of a batch needs them many times.
 const longNames = new WeakMap<Flag, string>();
 
-/** Returns the violation of a field's rule, including the flag if only one flag sets the field. */
+/** Describes how a field's value breaks its rule. Includes the flag if only one flag sets the field. */
 export function violation(
   flags: readonly Flag[],
   field: string,

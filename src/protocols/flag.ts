@@ -94,7 +94,7 @@ const otherSignatures: typeof signatures = [
   ['application/zip', starts(0, 'PK\x03\x04')],
 ];
 
-/** The MIME types of the image formats that mgw recognises. */
+/** The MIME types of the image formats that mgw recognizes. */
 export const imageTypes = signatures.map(([mime]) => mime);
 
 /** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */

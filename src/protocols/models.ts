@@ -18,7 +18,7 @@ export function listModels(page = ''): Exchange {
 /**
  * Returns the request for one model. Gateways respond with 200 even if the model is unknown. {@link readModels} detects
  * this.
- * @throws MgwError('usage') if the id cannot be put into a path.
+ * @throws MgwError('usage') if the id cannot be used in a path.
  */
 export function getModel(id: string): Exchange {
   if (/^\.{0,2}$|\p{Surrogate}/u.test(id))
@@ -84,7 +84,7 @@ function refusalUnder200(reply: Reply): Failure {
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
 }
 
-// Returns the failure for a listing that is truncated or too long. Such a listing is not parsed.
+// Returns the failure for a model list that is truncated or too long. Such a list is not parsed.
 function cutFailure(reply: Reply): Failure {
   const message = `the model list is truncated or too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };

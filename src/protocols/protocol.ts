@@ -39,7 +39,7 @@ export interface Flag {
 }
 
 /**
- * How the model listing is used: to find a model's protocol (`find`), to fill in a missing field (`fill`), or only to
+ * How the model list is used: to find a model's protocol (`find`), to fill in a missing field (`fill`), or only to
  * check the body (`check`).
  */
 export type ListingUse = 'find' | 'fill' | 'check';
@@ -157,11 +157,11 @@ export interface Protocol {
   /** An example value of `--set`, with the protocol's own field names: `parameters.seed=7`. */
   readonly setExample: string;
   /**
-   * Matches the marks of this protocol's models in a model listing (specification 2.7). Each mark is reduced to
-   * lower-case letters and digits first.
+   * Matches the marks of this protocol's models in a model list (specification 2.7). Each mark is reduced to lower-case
+   * letters and digits first.
    */
   readonly modelMarks: RegExp;
-  /** Models that the specification assigns to this protocol. A protocol in the listing takes precedence. */
+  /** Models that the specification assigns to this protocol. A protocol in the model list takes precedence. */
   readonly models?: readonly string[];
   /** Whether models with listed versions belong to this protocol. */
   readonly hasVersions?: true;
@@ -182,10 +182,10 @@ export interface Protocol {
   readonly inlineMedia?: readonly string[];
   /** Names of the equivalent submission paths, default first, if there are several. */
   readonly endpoints?: readonly string[];
-  /** Returns what a body needs the model listing for (specification 2.7); undefined if it does not need it. */
+  /** Returns what a body needs the model list for (specification 2.7); undefined if it does not need it. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
-   * Returns the body, completed from the model listing and checked against it.
+   * Returns the body, completed from the model list and checked against it.
    * @throws MgwError('usage') listing the choices.
    */
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
@@ -203,7 +203,7 @@ export interface Protocol {
   modelOf(body: JsonObject): string | undefined;
   /**
    * Returns the request that submits a body. `endpoint` chooses between equivalent paths.
-   * @throws MgwError('usage') if the model's name cannot be put into a path.
+   * @throws MgwError('usage') if the model's name cannot be used in a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
   /** Reads the response to a submission, complete or truncated; never throws. */

@@ -59,7 +59,7 @@ export function violationMessage(violations: readonly Violation[], model?: strin
 
 function formatViolation({ field, value, allowed, flag, meant }: Violation, scope: string): string {
   if (meant !== undefined)
-    return `${shownValue(field)}: there is no such field${scope}; did you mean ${meant}? To send it unchanged, use --no-check.`;
+    return `${shownValue(field)}: no such field${scope}; did you mean ${meant}? To send it unchanged, use --no-check.`;
   const named = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
   if (value === '') return `${named}: missing${scope}; needed: ${allowed}`;
   return `${named}: ${value} is not allowed${scope}; allowed: ${allowed}`;

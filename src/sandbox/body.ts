@@ -4,7 +4,7 @@ import { isIPv4 } from 'node:net';
 import { gatewayError, type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
-/** The maximum size of a request body, in bytes: enough for an image of 20 MB as Base64 and the other fields. */
+/** The maximum size of a request body, in bytes: enough for a 20 MB image in Base64 and the other fields. */
 export const LARGEST_BODY = 32 * 1024 * 1024;
 
 /**

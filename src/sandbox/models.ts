@@ -18,7 +18,7 @@ export interface Model {
   audio?: true;
   image?: true;
   inline?: true;
-  /** Protocol B only: requires `ExtInfo` to be serialised twice (specification 2.3). */
+  /** Protocol B only: requires `ExtInfo` to be serialized twice (specification 2.3). */
   extended?: true;
 }
 
@@ -39,7 +39,8 @@ export const MODELS: readonly Model[] = [
 ];
 
 /**
- * Returns an area's model with the exact, case-sensitive name; undefined if there is none or the key may not use it.
+ * Returns an area's model with the exact, case-sensitive name; undefined if there is none or the key is not allowed to
+ * use it.
  */
 export function findModel(
   area: Area,

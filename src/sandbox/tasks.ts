@@ -200,7 +200,7 @@ export const MAGIC_WORDS = [
   { word: '[speech-breaks]', areas: 'tts', does: 'An error frame replaces the second half.' },
   { word: '[speech-cut]', areas: 'tts', does: 'The stream ends halfway, without its end frame.' },
   { word: '[no-audio]', areas: 'tts', does: 'The end frame arrives without any audio.' },
-  { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorised.' },
+  { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorized.' },
   { word: '[no-balance]', areas: 'tts, responses', does: 'HTTP 403, insufficient balance.' },
   { word: '[response-fails]', areas: 'responses', does: 'The response fails.' },
   { word: '[response-refuses]', areas: 'responses', does: 'The model refuses to answer.' },

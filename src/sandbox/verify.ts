@@ -15,7 +15,7 @@ interface VerifyOptions {
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
   since?: number;
-  /** The current time in milliseconds since 1970. Default: the system's time. */
+  /** The current time in milliseconds since 1970. Default: the system clock. */
   now?: number;
 }
 

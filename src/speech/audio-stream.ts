@@ -286,7 +286,7 @@ class AudioBuffer {
     if (piece.buffer === this.#buffer.buffer) this.#used += piece.length;
   }
 
-  /** Returns the whole audio. */
+  /** Returns all decoded audio. */
   bytes(): Buffer {
     return this.#size === this.#used ? filledBuffer(this.#buffer, this.#used) : Buffer.concat(this.#pieces);
   }

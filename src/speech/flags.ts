@@ -12,7 +12,7 @@ export const speechFlags: readonly Flag[] = [
   valueFlag(
     '--format <name>',
     'req_params.audio_params.format',
-    'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)',
+    'mp3, wav, pcm or ogg_opus (default: from the extension, else mp3)',
     { words: ['mp3', 'wav', 'pcm', 'ogg_opus'] },
   ),
   valueFlag(

@@ -171,10 +171,10 @@ interface FailureKind {
 
 const wrongPath: FailureKind = {
   code: 'not_found',
-  advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 after it.',
+  advice: 'The base URL must be the root of the gateway, without /v1 or /api/v3.',
 };
 const speakerAdvice =
-  'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
+  'Choose a voice that is authorized for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
 const shorterAdvice = 'Send the text in pieces with --split.';
 
 // A code may have several meanings, so the message takes precedence over the code. The first match applies.

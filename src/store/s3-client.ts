@@ -123,8 +123,8 @@ export class S3Client {
   }
 
   /**
-   * Returns a URL with which anyone can read an object for a limited time. With temporary credentials, that time may be
-   * shorter than `expiresMs`. A note reports this once.
+   * Returns a URL that anyone can use to read an object for a limited time. With temporary credentials, that time may
+   * be shorter than `expiresMs`. A note reports this once.
    * @throws MgwError('store'), exit 10, if the credentials expire within a minute.
    */
   async presigned(key: string, expiresMs: number): Promise<string> {

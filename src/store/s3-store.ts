@@ -152,7 +152,7 @@ export interface ObjectStore {
    * @throws MgwError('output_exists') if a different object exists, unless `force` is set.
    */
   put(url: string, file: UploadedFile, options: UploadOptions): Promise<void>;
-  /** Returns a URL with which anyone can read the object for an hour. */
+  /** Returns a URL that anyone can use to read the object for an hour. */
   address(url: string): Promise<string>;
   close(): void;
 }

@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
 /** Storage for input files. The gateway fetches the files from it by URL (design 17). */
 export interface Store {
   /**
-   * Uploads a file unless the store has it, and returns a URL with which anyone can read the file for a limited time.
+   * Uploads a file unless the store has it, and returns a URL that anyone can use to read the file for a limited time.
    * @param name the name from {@link storedName}
    * @param read returns the file's content; absent if the content is not available
    * @throws MgwError('store'): exit 6 if a retry may succeed, else 10; MgwError('usage') if the store does not have the

@@ -32,7 +32,7 @@ describe('a batch plan', () => {
       ['6', 'id: duplicate id "c" (also on line 4)'],
       ['7', expect.stringMatching(/^protocol: z is not allowed/)],
       ['8', expect.stringMatching(/^text or file is required/)],
-      ['9', expect.stringMatching(/^output: there is no \{colour\}/)],
+      ['9', expect.stringMatching(/^output: no such placeholder: \{colour\}/)],
     ]);
     expect(scene.gateway.requests).toEqual([]);
   });
@@ -60,7 +60,7 @@ describe('a batch plan', () => {
       'protocol,model,duration,prompt\nc,vendor-h3-mini,5,a boat\nc,vendor-h3-mini,5,a cat\n',
     );
     const { code, stderr } = await scene.batch('plan', file, '-o', 'clip.mp4');
-    expect([code, stderr]).toEqual([2, expect.stringContaining('line 2; {id} in --output separates them')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('line 2; use {id} in --output')]);
   });
 
   it('refuses an output that is one of the files of an earlier row, even if that row is done', async () => {

@@ -88,7 +88,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   it.each([
     ['out/{model}/clip.mp4', /would both be saved as .*out\/vendor-h3-mini\/clip\.mp4/],
     ['out/{key}/../../../{id}.mp4', /is not in the output folder/],
-    ['out/{colour}.mp4', /there is no \{colour\}/],
+    ['out/{colour}.mp4', /no such placeholder: \{colour\}/],
     ['out/{seed}.mp4', /no value is known for \{seed\}/],
     ['clip.mp4', /is one file, but there are 2 jobs/],
     ['-', /Standard output can hold only one result/],

@@ -163,7 +163,7 @@ describe('submit -o', () => {
 it('an unknown field is refused if it looks like a typo, and is otherwise sent with a warning', async () => {
   const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
   const refused = await here(slip);
-  expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
+  expect(refused.stderr).toContain('OutputConfig.Duraton: no such field for Video-B; did you mean');
   const strange = await here([...submit, '--set', 'Seed=7', '--new']);
   expect(strange.stderr).toContain('Fields that are not in the specification are sent unchanged: Seed.');
   expect((await here([...slip, '--no-check', '--new'])).code).toBe(0);

@@ -141,7 +141,7 @@ describe('readConfig', () => {
     symlinkSync(kept, file);
     expect((await read()).profiles['default']).toEqual({ api_key: 'k' });
     chmodSync(kept, 0o644);
-    expect(await refusal()).toContain('others can read it');
+    expect(await refusal()).toContain('other users can read it');
   });
 
   it.each(['644', '640', '604', '660'])(
@@ -149,14 +149,16 @@ describe('readConfig', () => {
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', Number.parseInt(mode, 8));
       const message = await refusal();
-      expect(message).toMatch(/contains a key or a password and others can read it|others can write to it/);
+      expect(message).toMatch(
+        /contains a key or a password, and other users can read it|other users can write to it/,
+      );
       expect(message).toContain(`chmod 600 ${file}`);
     },
   );
 
   it('refuses a file that other users can write to, because they could set a different gateway', async () => {
     put('{"profiles":{}}', 0o622);
-    expect(await refusal()).toContain('others can write to it (mode 0622)');
+    expect(await refusal()).toContain('other users can write to it (mode 0622)');
     put('{"profiles":{}}', 0o644);
     expect(await read()).toEqual({ profiles: {} });
   });

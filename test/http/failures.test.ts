@@ -143,7 +143,7 @@ describe('readFailure', () => {
     const page = { ...reply(502, undefined), text: '<html><title>502 Bad Gateway</title><hr>nginx' };
     expect(readFailure(page).message).toBe('HTTP 502: 502 Bad Gateway');
     const nothing = { ...reply(502, undefined), text: '<html></html>' };
-    expect(readFailure(nothing).message).toBe('HTTP 502 with a page without text');
+    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that has no text');
   });
 
   it('finds a request id at the end of a long message, and does not use the id as the message', () => {

@@ -309,7 +309,7 @@ test('a path that begins with ~ is refused, because no shell expands it', async 
 test('a root folder that does not exist is refused with the command that creates it', async () => {
   const missing = join(freshFolder(), 'clips');
   await expect(Root.open(missing)).rejects.toMatchObject({
-    message: `--root: there is no folder ${missing}.`,
+    message: `--root: no such folder: ${missing}.`,
     next: ['mkdir', '-p', missing],
   });
 });

@@ -64,7 +64,7 @@ describe('a field that the specification does not list', () => {
     const { check } = await protocols.c.checks();
     const found = check({ ...good.c, refrence_image_urls: [] });
     expect(violationMessage(found, 'vendor-h3')).toBe(
-      'refrence_image_urls: there is no such field for vendor-h3; did you mean reference_image_urls? To send it unchanged, use --no-check.',
+      'refrence_image_urls: no such field for vendor-h3; did you mean reference_image_urls? To send it unchanged, use --no-check.',
     );
   });
 

@@ -5,8 +5,8 @@ const root = new URL('../../', import.meta.url);
 
 /** The test files for each promise in docs/security.md, by the beginning of the promise. */
 const tests: Record<string, readonly string[]> = {
-  'The key is on no command line': ['cli/commands/auth.test.ts', 'security/key.test.ts'],
-  'The key is in no output, log or record': [
+  'The key is never on a command line': ['cli/commands/auth.test.ts', 'security/key.test.ts'],
+  'The key is never in output, logs or records': [
     'redact.test.ts',
     'security/key.test.ts',
     'faults/invariants.ts',

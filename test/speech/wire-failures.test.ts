@@ -36,7 +36,7 @@ describe('the class of a speech failure', () => {
 test('a speech error about the voice explains how to set a voice', () => {
   const { message } = speechFailure('speaker permission denied', '45000000');
   expect(message).toBe(
-    'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
+    'speaker permission denied. Choose a voice that is authorized for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
   );
 });
 

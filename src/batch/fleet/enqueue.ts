@@ -128,8 +128,8 @@ export async function requeue(query: Query, batch: string, deps: Pick<PlanDeps, 
   return requeueRows(query, batch, await unpaidRows(ended, batch, deps));
 }
 
-// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task, and running
-// them again pays for no row twice.
+// Returns the rows for which nothing was accepted. Removing them from the queue abandons no task, and running them
+// again pays for no row twice.
 async function unpaidRows(
   rows: readonly RowVersion[],
   batch: string,
@@ -176,7 +176,7 @@ export async function queueUpdater(
     );
     if (stale.length > 0)
       note(
-        `${updated.problem} The queue keeps the row's earlier content. To retry the row, use the file, not the name ${name}.`,
+        `${updated.problem} The queue keeps the row's earlier content. To retry the row, specify the file instead of the name ${name}.`,
       );
   };
 }

@@ -240,9 +240,9 @@ where (batch, id) in (
   where queued.state = 'taken' and queued.lease = ended.lease for update of queued skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended did not die, but was disconnected or suspended, so the death
-// counted for it is subtracted. If another worker found the row in doubt before the releasing worker recorded the
-// handle, the row is requeued (outcome `again`).
+// A worker that releases a row after its lease has ended was disconnected or suspended, but did not die. The death that
+// was counted for it is therefore subtracted. If another worker found the row in doubt before the releasing worker
+// recorded the handle, the row is requeued (outcome `again`).
 const releaseRows = `
 with input as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])

@@ -285,12 +285,12 @@ async function checkSame(path: string, initialStat: Stats): Promise<void> {
 
 /** Returns the error for a manifest that was changed between two reads. */
 export function changedError(path: string): MgwError {
-  const text = `The manifest ${printablePath(path)} was changed while it was read.`;
+  const text = `The manifest ${printablePath(path)} was changed while mgw was reading it.`;
   return new MgwError('usage', text, { retry: 'safe' });
 }
 
 function unreadableFileError(path: string, error: unknown): MgwError {
-  const reason = systemCode(error) === 'ENOENT' ? 'there is no such file' : messageOf(error);
+  const reason = systemCode(error) === 'ENOENT' ? 'no such file' : messageOf(error);
   return usageError(`The manifest ${printablePath(path)} cannot be read: ${reason}.`);
 }
 

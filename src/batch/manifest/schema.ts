@@ -99,7 +99,7 @@ const common = {
   output: z.optional(
     plainText.check(checkBy(checkNotEmpty), z.describe("path of the row's file in the output folder")),
   ),
-  tags: z.optional(wordList.check(checkBy(checkTags), z.describe("words by which to find the row's job"))),
+  tags: z.optional(wordList.check(checkBy(checkTags), z.describe("words for finding the row's job"))),
 };
 
 const body = z.optional(
@@ -116,7 +116,7 @@ const file = z.optional(plainText.check(checkBy(checkNotEmpty), z.describe('a fi
 const over = z.optional(
   z
     .pipe(textOrNumber, z.transform(rowId))
-    .check(checkBy(checkNotEmpty), z.describe('id of the row whose clip batch join lays the speech over')),
+    .check(checkBy(checkNotEmpty), z.describe('id of the video row over which batch join lays the speech')),
 );
 
 function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
@@ -125,7 +125,7 @@ function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
   if (endpoints === undefined) return { body };
   const endpoint = z
     .enum(endpoints, 'one of the equivalent paths')
-    .check(z.describe('the path to which to send the request'));
+    .check(z.describe('the path to send the request to'));
   return { body, endpoint: z.optional(endpoint) };
 }
 

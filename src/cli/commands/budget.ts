@@ -102,7 +102,7 @@ async function remove(context: Context, nameArgument: string): Promise<Outcome> 
   const name = parseName(nameArgument);
   const budget = await context.budget('standing', name);
   const { limit } = await budget.state();
-  if (limit === undefined) throw usageError(`There is no budget ${name}.`, ['mgw', 'budget', 'ls']);
+  if (limit === undefined) throw usageError(`No such budget: ${name}.`, ['mgw', 'budget', 'ls']);
   await budget.remove();
   context.progress.note(`The budget ${name} was removed.`);
   return { json: { removed: [name] } };

@@ -11,7 +11,7 @@ import { ledgerFolder, sharedLedger } from '../../flows/settings.ts';
 import type { Settings } from '../../config/resolve.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** `mgw doctor`: checks the set-up from the config file to the key, and suggests fixes. Free of charge. */
+/** `mgw doctor`: checks the setup from the config file to the key, and suggests fixes. Free of charge. */
 export function registerDoctor(command: Command, run: Run): void {
   command
     .option('--update', 'check for a newer version at the address in the update_url setting')

@@ -45,7 +45,7 @@ export async function editConfig(context: Context): Promise<Outcome> {
       await replaceConfig(file, originalBytes, edited.config).catch((error: unknown) => {
         keepsCopy = true;
         const { message, ...told } = toMgwError(error);
-        throw new MgwError(told.code, `${message} Your edit is in ${copy}.`);
+        throw new MgwError(told.code, `${message} Your changes are in ${copy}.`);
       });
     }
     progress.note(isChanged ? `Saved ${file}.` : 'Nothing was changed.');

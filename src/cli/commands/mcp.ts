@@ -42,7 +42,7 @@ async function serve(
   if (newBudget && budget === undefined)
     throw usageError('--new-budget requires --budget, which sets the amount.');
   const { io } = context;
-  // Disables zod's compiler, because compiling the protocol's schemas would take a tenth of the start-up time without a
+  // Disables zod's compiler, because compiling the protocol's schemas would take a tenth of the startup time without a
   // noticeable benefit.
   (await import('zod')).config({ jitless: true });
   const { serveMcp } = await import('../../mcp/serve.ts');

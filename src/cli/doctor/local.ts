@@ -122,7 +122,7 @@ async function writeDurably(file: string): Promise<void> {
   }
 }
 
-/** The result of a set-up check. */
+/** The result of a setup check. */
 export interface Check {
   name: string;
   status: 'ok' | 'warn' | 'fail' | 'skip';

@@ -31,7 +31,7 @@ function wrapLine(line: string, width: number, indent: string, measure: Measure)
   return [...lines, start + remaining].join('\n');
 }
 
-/** Returns the beginning of a string that fits into `width` columns. */
+/** Returns the beginning of a string that fits in `width` columns. */
 export function fittingPrefix(text: string, width: number, measure: Measure): string {
   let prefix = '';
   for (const character of text) {

@@ -67,7 +67,7 @@ export class BatchReport {
 
   /**
    * @param currency the currency name to print after amounts; not needed to report single rows
-   * @param selection the flags with which `batch retry` selects its rows
+   * @param selection the flags that `batch retry` uses to select rows
    */
   constructor(
     file: string,
@@ -253,7 +253,7 @@ export class BatchReport {
     return repeated(this.#repeat, ...((isById ? ids : this.#repeat.selection) ?? []));
   }
 
-  // The error is about one row, but its "Nothing was charged" would read as true of the whole run.
+  // The error is about one row, but its "Nothing was charged" would seem to apply to the whole run.
   #withCharges(stopError: MgwError): MgwError {
     const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
     if (stopError.charged === 'yes' || paid + doubtful === 0) return stopError;

@@ -146,7 +146,7 @@ export function nextOf(planned: PlannedRow, globals: Globals): string[] | undefi
 export interface RepeatCommand {
   file: string;
   flags: readonly string[];
-  /** The flags with which `batch retry` selects its rows; undefined for `batch run`. */
+  /** The flags that `batch retry` uses to select rows; undefined for `batch run`. */
   selection?: readonly string[] | undefined;
   /** Whether the command selects its rows by `--id`. */
   isById?: boolean;

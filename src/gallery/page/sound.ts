@@ -10,7 +10,7 @@ let turn: Promise<unknown> = Promise.resolve();
 
 /**
  * Returns a sound's loudness as measured by mgw. If mgw did not measure it, measures it in the browser, one file at a
- * time. Returns undefined if the browser may not read the file, as in a page opened from a file.
+ * time. Returns undefined if the browser is not allowed to read the file, as in a page opened from a file.
  */
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);

@@ -168,7 +168,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
   if (from?.protocol === 'https:' && url.protocol === 'http:')
     throw refusedError(url.origin, `${from.host} redirects from https to http`);
   if (!(await isWithinReach(url.hostname, gateway.baseUrl)))
-    throw refusedError(url.origin, 'it is on a private network, and the base URL is not');
+    throw refusedError(url.origin, 'it is on a private network, but the base URL is not');
   if (url.href.includes('#')) url.hash = '';
   return url;
 }

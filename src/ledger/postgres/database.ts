@@ -22,9 +22,9 @@ const maxConnections = 4;
 const idleMs = 5000;
 
 /**
- * The database behind a ledger. Each statement is one transaction, so that a transaction pool (PgBouncer) may be in
- * front of the database. If a connection breaks or cannot be made, the statement is sent again on a new connection,
- * until the URL's connect_timeout has passed. So every statement must be repeatable.
+ * The database behind a ledger. Each statement is one transaction, so a connection pooler in transaction mode
+ * (PgBouncer) may be in front of the database. If a connection breaks or cannot be made, the statement is sent again on
+ * a new connection, until the URL's connect_timeout has passed. So every statement must be repeatable.
  */
 export class Database {
   readonly url: StateUrl;
@@ -110,7 +110,7 @@ export class Database {
   }
 
   /**
-   * Whether transactions of several statements work. mgw uses no such transactions; this checks the pool in front of
+   * Whether transactions of several statements work. mgw uses no such transactions; this checks the pooler in front of
    * the database.
    */
   async supportsTransactions(): Promise<boolean> {
@@ -237,7 +237,7 @@ function shortMessage(error: unknown): string {
 }
 
 // Returns a statement that sets the search path. Without the search path, PostgreSQL could use an operator or function
-// that another role created in `public`. The setting lasts for one transaction, because a pool may run the next
+// that another role created in `public`. The setting lasts for one transaction, because a pooler may run the next
 // transaction on a different connection. OFFSET 1 returns no row, to save time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";

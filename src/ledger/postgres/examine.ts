@@ -106,10 +106,10 @@ async function requireRights(database: Database): Promise<void> {
     );
 }
 
-/** Several connections are examined concurrently, because a pool may route each of them to a different server. */
+/** Several connections are examined concurrently, because a pooler may route each of them to a different server. */
 const connectionNumbers = [1, 2, 3, 4];
 
-// Returns warnings about a pool or proxy between mgw and the database.
+// Returns warnings about a pooler or proxy between mgw and the database.
 async function routeWarnings(database: Database): Promise<string[]> {
   const endpoints = await Promise.all(
     connectionNumbers.map(() =>
@@ -121,15 +121,15 @@ async function routeWarnings(database: Database): Promise<string[]> {
   const warnings: [boolean, string][] = [
     [
       endpoints.flat().some(({ standby }) => standby),
-      'The server is a standby, which does not accept writes and may lag. Use the primary, or a pool that does not spread reads over servers.',
+      'The server is a standby, which does not accept writes and may lag. Use the primary, or a pooler that does not distribute reads across servers.',
     ],
     [
       new Set(endpoints.flat().map(({ ledger }) => ledger)).size > 1,
-      'Connections lead to different databases. Use one server, or a pool in front of one server.',
+      'Connections lead to different databases. Use one server, or a pooler in front of one server.',
     ],
     [
       !(await database.supportsTransactions()),
-      'The pool in front of the database does not support transactions. Set pool_mode = transaction (PgBouncer).',
+      'The pooler in front of the database does not support transactions. Set pool_mode = transaction (PgBouncer).',
     ],
   ];
   return warnings.filter(([isTrue]) => isTrue).map(([, text]) => text);

@@ -141,8 +141,8 @@ function removalIn(
     claimState,
     remove: async (id) => {
       writer.dropCached(id);
-      // Each statement of a transaction sees what was committed before it, so the DELETE finds an event whose
-      // transaction ended while the UPDATE waited for the job's row. The row is locked until the end.
+      // Each statement of a transaction sees what was committed before that statement. The DELETE therefore finds an
+      // event whose transaction ended while the UPDATE waited for the job's row. The row is locked until the end.
       const job = pg.escapeLiteral(id);
       await database.query(
         `UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = ${job};

@@ -87,7 +87,7 @@ function createCommand({ url: { href } }: Database): string[] {
 }
 
 /**
- * Creates the missing tables. Any number of processes may do so at once. Existing tables are not changed.
+ * Creates the missing tables. Any number of processes may do so concurrently. Existing tables are not changed.
  * @throws MgwError('config') if the existing tables have a different version; or the errors of {@link Database.query}
  */
 export async function createTables(database: Database): Promise<LedgerIdentity> {

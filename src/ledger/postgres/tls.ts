@@ -35,7 +35,7 @@ function readPem(path: string): string {
   } catch (error) {
     throw new MgwError(
       'config',
-      `Could not read a certificate file in the database's URL: ${messageOf(error)}.`,
+      `Could not read a certificate file named in the database's URL: ${messageOf(error)}.`,
       {
         cause: error,
       },

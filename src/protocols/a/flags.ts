@@ -45,12 +45,12 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// A longer name would not fit into a request line.
+// A longer name would not fit in a request line.
 const maxNameLength = 2048;
 // Characters that end the path or act as a slash, white space, and characters that cannot be printed.
 const unsafeCharacters = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
-/** Whether the name of a model or operation can be put into a request's path (specification 4.1). */
+/** Whether the name of a model or operation can be used in a request's path (specification 4.1). */
 export function isRelativePath(name: string): boolean {
   const segments = name.split('/');
   return (
@@ -78,10 +78,10 @@ export const flags: readonly Flag[] = [
     'length, in whole seconds',
     wholeNumberOption,
   ),
-  valueFlag('--resolution <name>', 'parameters.resolution', 'such as 720p or 1080p', {
+  valueFlag('--resolution <name>', 'parameters.resolution', 'size, such as 720p or 1080p', {
     words: ['720p', '1080p'],
   }),
-  valueFlag('--aspect-ratio <ratio>', 'parameters.aspectRatio', 'such as 16:9 or 9:16', {
+  valueFlag('--aspect-ratio <ratio>', 'parameters.aspectRatio', 'width to height, such as 16:9 or 9:16', {
     words: ['16:9', '9:16'],
   }),
   switchFlag('--audio', 'parameters.generateAudio', 'generate sound, if the model supports it'),

@@ -81,7 +81,7 @@ function quantityOf(body: JsonObject): Quantity {
 /**
  * Returns the request that submits a body (specification 4.1). `model` moves into the path, percent-encoded. The rest
  * is the body, exactly as composed.
- * @throws MgwError('usage') if the model's name is missing or cannot be put into a path.
+ * @throws MgwError('usage') if the model's name is missing or cannot be used in a path.
  */
 function submission(body: JsonObject): Exchange {
   const model = textAt(body, 'model');

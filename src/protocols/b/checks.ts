@@ -147,7 +147,7 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside JSON text that may have been serialised several times. An integer with too many digits is
+// Returns the value inside JSON text that may have been serialized several times. An integer with too many digits is
 // parsed as a string of the same digits, which ends the recursion.
 function unwrapJson(json: string): Json | undefined {
   const value = tryParseJson(json);

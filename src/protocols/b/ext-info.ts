@@ -7,7 +7,7 @@ import { flags } from './flags.ts';
 const maxExampleLength = 300;
 
 /**
- * Returns `ExtInfo` with `ReturnUsage` set, serialised at both levels (specification 2.3): JSON text of an object whose
+ * Returns `ExtInfo` with `ReturnUsage` set, serialized at both levels (specification 2.3): JSON text of an object whose
  * `ExtVideoParameters` is also JSON text of an object. Returns undefined if the existing text is invalid or contains a
  * number that would change.
  */
@@ -19,7 +19,7 @@ export function withReturnUsage(extInfo: Json | undefined): string | undefined {
   return JSON.stringify({ ...ext, ExtVideoParameters: JSON.stringify({ ...parameters, ReturnUsage: true }) });
 }
 
-/** Returns every violation of `ExtInfo`'s double serialisation (specification 2.3). */
+/** Returns every violation of `ExtInfo`'s double serialization (specification 2.3). */
 export function checkExtInfo(extInfo: Json | undefined): Violation[] {
   if (extInfo === undefined) return [];
   if (typeof extInfo !== 'string') return [wrongFormat('ExtInfo', extInfo, extInfo)];

@@ -20,10 +20,10 @@ export const flags: readonly Flag[] = [
   valueFlag('-d, --duration <seconds>', 'OutputConfig.Duration', 'length, in whole seconds', {
     parse: wholeNumber,
   }),
-  valueFlag('--resolution <size>', 'OutputConfig.Resolution', 'such as 720P; case-sensitive', {
+  valueFlag('--resolution <size>', 'OutputConfig.Resolution', 'size, such as 720P; case-sensitive', {
     words: ['720P', '1080P'],
   }),
-  valueFlag('--aspect-ratio <ratio>', 'OutputConfig.AspectRatio', 'such as 16:9', {
+  valueFlag('--aspect-ratio <ratio>', 'OutputConfig.AspectRatio', 'width to height, such as 16:9', {
     words: ['16:9', '9:16'],
   }),
   switchFlag('--audio', 'OutputConfig.AudioGeneration', 'generate sound, if the model supports it', {
@@ -52,7 +52,7 @@ export const flags: readonly Flag[] = [
   switchFlag(
     '--return-usage',
     'ReturnUsage',
-    'ask an extension model to report its usage (ExtInfo, serialised twice)',
+    'ask an extension model to report its usage (ExtInfo, serialized twice)',
   ),
   // The value is a list with one entry, because flags that share a field must set lists, which are then joined.
   valueFlag(

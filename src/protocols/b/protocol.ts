@@ -53,7 +53,7 @@ export const b: Protocol = {
   notReady: () => false,
 };
 
-// Moves `ReturnUsage`, which `--return-usage` sets and the gateway does not recognise, into `ExtInfo`.
+// Moves `ReturnUsage`, which `--return-usage` sets and the gateway does not recognize, into `ExtInfo`.
 function normalise(body: JsonObject): JsonObject {
   const { ReturnUsage: isRequested, ...rest } = body;
   if (isRequested === false) return rest;
@@ -85,21 +85,21 @@ function referenceImagesIn(files: Json | undefined): number {
 
 const maxListed = 12;
 
-/** Returns a model's versions from the listing; empty if the model or its versions are not listed. */
+/** Returns a model's versions from the model list; empty if the model or its versions are not listed. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
 
-/** If the body specifies a model, the listing supplies a missing version or checks the given one. */
+/** If the body specifies a model, the model list supplies a missing version or checks the given one. */
 function needsListing(body: JsonObject): ListingUse | undefined {
   if (textAt(body, 'ModelName') === undefined) return undefined;
   return body['ModelVersion'] === undefined ? 'fill' : 'check';
 }
 
 /**
- * Returns the body, and adds a missing version if the listing contains only one version of the model (design 7).
- * @throws MgwError('usage') if the listing contradicts the model or version, or if the version is missing and the
- * listing contains several. The message lists the choices.
+ * Returns the body, and adds a missing version if the model list contains only one version of the model (design 7).
+ * @throws MgwError('usage') if the model list contradicts the model or version, or if the version is missing and the
+ * model list contains several. The message lists the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);
@@ -112,9 +112,9 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 }
 
 /**
- * Returns a violation if the listing does not contain the model or its version (specification 2.3, 2.7). Versions are
- * compared as exact text, because no version can replace another (specification 8). Any version is accepted if the
- * listing contains no versions. Ignores a missing model or version, because `check` reports it.
+ * Returns a violation if the model list does not contain the model or its version (specification 2.3, 2.7). Versions
+ * are compared as exact text, because no version can replace another (specification 8). Any version is accepted if the
+ * model list contains no versions. Ignores a missing model or version, because `check` reports it.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');

@@ -54,7 +54,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '--last-frame <url|file>',
     'last_frame_image_url',
-    'last frame; combine with --image for first and last frame',
+    'last frame; combine with --image to set both frames',
     asset,
   ),
   listFlag('--reference-image <url|file...>', 'reference_image_urls', 'reference images, at most 9', asset),

@@ -55,12 +55,12 @@ export function convertedResolution(body: JsonObject): string | undefined {
   return isConverted ? '720p' : undefined;
 }
 
-/** Returns `check` for a model that the specification does not list: the model listing must contain it (design 7). */
+/** Returns `check` for a model that the specification does not list: the model list must contain it (design 7). */
 export function needsListing(body: JsonObject): ListingUse | undefined {
   return textAt(body, 'model') === undefined || familyOf(body) !== undefined ? undefined : 'check';
 }
 
-/** Returns the body unchanged. @throws MgwError('usage') if the listing does not contain its model. */
+/** Returns the body unchanged. @throws MgwError('usage') if the model list does not contain its model. */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const model = textAt(body, 'model') ?? '';
   if (models.some(({ id }) => id === model)) return body;

@@ -165,7 +165,7 @@ function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchan
 
 /**
  * Returns the request that queries a task.
- * @throws MgwError('result_unavailable') if the handle cannot be put into a path.
+ * @throws MgwError('result_unavailable') if the handle cannot be used in a path.
  */
 function query(handle: string): Exchange {
   const step = pathStep(handle);
@@ -174,7 +174,7 @@ function query(handle: string): Exchange {
   throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 
-/** Returns the path of a task's result; undefined if the handle cannot be put into a path. */
+/** Returns the path of a task's result; undefined if the handle cannot be used in a path. */
 function contentPath(handle: string): string | undefined {
   const step = pathStep(handle);
   return step && `/v1/videos/${step}/content`;

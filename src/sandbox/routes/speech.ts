@@ -62,7 +62,7 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
   const { speaker, ...params } = paramsOf(body);
   const text = textOf(params);
   if (speaker === FORBIDDEN_VOICE || text.includes('[voice-denied]'))
-    return refuse(403, 45_000_000, 'speaker permission denied: the voice is not authorised for this key');
+    return refuse(403, 45_000_000, 'speaker permission denied: the voice is not authorized for this key');
   const voices = voicesOf(call);
   if (speaker !== undefined && !voices.includes(speaker as string))
     return refuse(400, 45_000_001, `[Invalid argument] speaker not found; available: ${voices.join(', ')}`);

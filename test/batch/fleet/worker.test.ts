@@ -384,7 +384,7 @@ describeFleet('in a fleet,', {}, (place) => {
   it('a worker refuses an unknown placeholder or one file for all rows when it starts, and does not claim a row', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     for (const [output, why] of [
-      ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
+      ['out/{nmae}/{id}.{ext}', 'no such placeholder: {nmae}'],
       ['out/x.mp4', 'specifies one file for all rows'],
       ['out/{name}-{n}.{ext}', 'specifies one file for all rows'],
     ] as const) {

@@ -375,7 +375,7 @@ describe('a manifest', () => {
     const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');
     appendFileSync(path, '\n');
-    await expect(manifest.items().next()).rejects.toThrow('was changed while it was read');
+    await expect(manifest.items().next()).rejects.toThrow('was changed while mgw was reading it');
   });
 });
 

@@ -209,7 +209,7 @@ describe('config edit', () => {
     const run = await edit(user, `sed -i s/5m/9m/ ${configOf(user)}; sed -i s/5m/6m/`);
     expect(run.code).toBe(2);
     expect(kept(user)).toEqual({ profiles: { default: { timeout: '9m' } } });
-    const copy = /Your edit is in (.*)\.\n/.exec(run.stderr)?.[1] ?? '';
+    const copy = /Your changes are in (.*)\.\n/.exec(run.stderr)?.[1] ?? '';
     expect(readFileSync(copy, 'utf8')).toContain('6m');
   });
 

@@ -94,7 +94,7 @@ async function addressFor(
     try {
       return parseBaseUrl(withScheme(typed), allowHttp);
     } catch (error) {
-      progress.note(`The address must be ${messageOf(error)}.`);
+      progress.note(`Enter ${messageOf(error)}.`);
     }
   }
 }

@@ -119,7 +119,7 @@ function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: G
   return commandsFor(rows, repeat).map((command) => commandWithGlobals(command, globals));
 }
 
-// Returns the error with which `batch run` would end the row: its path is occupied, or its speech is gone.
+// Returns the error that `batch run` would report for the row: its path is occupied, or its speech is gone.
 function rowError({ changedFile, needsPaidRetry }: MissingRow): MgwError | undefined {
   if (needsPaidRetry) return new MgwError('result_unavailable', 'The speech is gone.');
   return changedFile === undefined ? undefined : new MgwError('output_exists', `${changedFile} exists.`);

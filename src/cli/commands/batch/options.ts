@@ -142,8 +142,8 @@ export async function rowOptionsOf(
 export const defaultConcurrency = 4;
 
 /**
- * Returns the options for running the rows of a batch. Options that are not given default to those of the queue, because
- * they apply to all machines, and then to those of the file.
+ * Returns the options for running the rows of a batch. An option that is not given has the value in the queue, which
+ * applies to all machines, or else the value in the file.
  * @throws MgwError('unreachable') if a shared ledger does not respond.
  */
 export async function runOptionsOf(

@@ -32,7 +32,7 @@ export function rowComposer(
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (hasOnlyFlags && (row.set.length > 0 || row.body !== undefined))
-      throw usageError('body and set.PATH are not offered to agents; only the user can run this row.');
+      throw usageError('agents cannot set body or set.PATH; only the user can run this row.');
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
     const { flags, fromFiles } = await withFiles(rowFlags(row.kind), row.flags, files);
     const body = await readBody(row.body, files);
@@ -103,7 +103,7 @@ export async function readableFolders(
   const realFolders = await Promise.all(defaultFolders.map((folder) => realpath(folder)));
   const allowedFolders = allowed.map((folder) =>
     realpath(folder).catch(() => {
-      throw usageError(`--allow-files: there is no folder ${printableLine(folder, 200)}.`);
+      throw usageError(`--allow-files: no such folder: ${printableLine(folder, 200)}.`);
     }),
   );
   return [
@@ -154,7 +154,7 @@ class RowFiles {
     const folder = await realpath(dirname(requestedPath)).catch(() => dirname(requestedPath));
     const isPermitted = this.#isInside(join(folder, parse(requestedPath).base));
     if (real === undefined && isPermitted)
-      throw usageError(`${field}: cannot read ${shownPath}: there is no such file.`);
+      throw usageError(`${field}: cannot read ${shownPath}: no such file.`);
     // For a symbolic link in a permitted folder, suggest the folder of its target, because the link's own folder is
     // already permitted.
     const neededFolder = dirname((isPermitted && real) || requestedPath);

@@ -43,7 +43,7 @@ export function registerRunBatch(command: Command, run: Run): void {
 
 /**
  * Plans a batch, and runs the rows that a command selects.
- * @param selection the flags with which `batch retry` selects the rows; absent for `batch run`
+ * @param selection the flags that `batch retry` uses to select rows; absent for `batch run`
  * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if the ledger cannot be written (see
  * `context.jobDeps`).
  */

@@ -277,7 +277,7 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 function explainNotRun(error: Error): string {
   const reasons: Record<string, string> = {
-    ENOENT: 'there is no such command',
+    ENOENT: 'no such command',
     EACCES: 'it is not an executable program',
   };
   return reasons[systemCode(error) ?? ''] ?? error.message;
