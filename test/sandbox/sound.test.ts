@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { videoOf } from '../../src/sandbox/files.ts';
 import { sandbox } from './harness.ts';
-import { readMp4 } from './media/read-mp4.ts';
 
 const A = { path: '/v1beta/models/video-a:predictLongRunning' };
 const B = { path: '/', headers: { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' } };
@@ -36,6 +35,6 @@ test('a sandbox video has sound only on request', async () => {
     const gateway = await sandbox();
     expect((await gateway.call('POST', path, { body, ...call })).status, form).toBe(200);
     const [made] = listTasks(gateway.stateDir);
-    expect(made && readMp4(videoOf(made)).audio !== undefined, form).toBe(sounds);
+    expect(made && Buffer.from(videoOf(made)).includes('mp4a'), form).toBe(sounds);
   }
 });

@@ -7,7 +7,7 @@ import {
   speechChunks,
   type SpeechFormat,
 } from '../../../src/sandbox/media/speech.ts';
-import { ffmpeg, ffprobe, hasFfmpeg } from './ffmpeg.ts';
+import { ffmpeg, hasFfmpeg } from './ffmpeg.ts';
 import { readMp3 } from './read-mp3.ts';
 
 const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
@@ -185,8 +185,8 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
   const decode = (text: string, format: SpeechFormat, sampleRate: number) =>
     ffmpeg(renderSpeech({ text, format, sampleRate }), [], ['-f', 's16le']);
 
-  // One rate of each MPEG version. readMp3 checks the frames of every rate.
-  it.each([8000, 22_050, 44_100])('decodes mp3 at %i Hz to the end without an error', (sampleRate) => {
+  // A rate of MPEG-1, and one of its extensions to lower rates. readMp3 checks the frames of every rate.
+  it.each([8000, 44_100])('decodes mp3 at %i Hz to the end without an error', (sampleRate) => {
     const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
     const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
     // A stream without tags, like the real service's, does not contain its length.
@@ -209,15 +209,5 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
       expect(loudness(tone)).toBeLessThan(6000);
     }
     expect(loudness(samples.subarray(100_000))).toBe(0);
-  });
-
-  it('probes ogg_opus and single wav fragments without a warning', () => {
-    const opus = renderSpeech({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 });
-    const [wav = new Uint8Array()] = speechChunks({ text: TEXT, format: 'wav', sampleRate: 24_000 });
-    expect(ffprobe(opus, ['codec_name', 'channels'])).toEqual({
-      complaints: '',
-      stream: { codec_name: 'opus', channels: 1 },
-    });
-    expect(ffprobe(wav, ['codec_name'])).toEqual({ complaints: '', stream: { codec_name: 'pcm_s16le' } });
   });
 });
