@@ -131,8 +131,10 @@ describe('the outcome of a Protocol B submission', () => {
     expect(read(body).kind).toBe('unknown');
   });
 
-  test('is unknown after a refusal that is not complete JSON, even if no truncation was detected', () => {
-    expect(read(callFailure('InvalidParameterValue').text.slice(0, -2)).kind).toBe('unknown');
+  test('is unknown after a refusal that was truncated, or that is not complete JSON', () => {
+    const { text } = callFailure('InvalidParameterValue');
+    expect(read(text, 200, false).kind).toBe('unknown');
+    expect(read(text.slice(0, -2)).kind).toBe('unknown');
   });
 });
 
