@@ -75,6 +75,7 @@ describe('checkAssetUrl', () => {
         ])
           expect(checkAssetUrl(`http://${host}/`)).toBe(isPrivate);
       }),
+      { numRuns: 30 },
     );
     fc.assert(fc.property(fc.string({ unit: anyCharacter }), (text) => void checkAssetUrl(`http://${text}`)));
   });

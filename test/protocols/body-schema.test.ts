@@ -31,9 +31,9 @@ it.each<['a' | 'b' | 'c', JsonObject, string]>([
 
 it('a note about unlisted fields names only a few of them', async () => {
   const { check, advise } = await protocols.c.checks();
-  const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
+  const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`k${n}x`, n])) };
   expect(check(body)).toEqual([]);
-  expect(advise(body).filter((text) => /k49x and 19950 more\.$/.test(text))).toHaveLength(1);
+  expect(advise(body).filter((text) => /k49x and 150 more\.$/.test(text))).toHaveLength(1);
 });
 
 describe('a field that the specification does not list', () => {

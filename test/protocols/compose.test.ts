@@ -239,6 +239,7 @@ describe('compose', () => {
         expect(error?.code ?? 'usage').toBe('usage');
         expect(Object.getOwnPropertyNames(Object.prototype)).toHaveLength(12);
       }),
+      { numRuns: 50 },
     );
   });
 });

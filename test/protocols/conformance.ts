@@ -125,8 +125,11 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           protocol.modelOf(body);
           expect(JSON.stringify(body)).toBe(before);
         }),
-        // JavaScript can convert this value to neither a number nor a string.
-        { examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]) },
+        {
+          numRuns: 40,
+          // JavaScript can convert this value to neither a number nor a string.
+          examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]),
+        },
       );
     });
   });
@@ -198,10 +201,10 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     it.each(submission.accepted)(
       'are not refusals if they contain a task, regardless of the status: $name',
       (sample) => {
-        for (const status of [307, 400, 403, 429, 500, 503]) {
+        for (const status of [307, 400, 403, 429, 500, 503])
           expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
-          expectForAll(cuts(sample), (cut) => submit({ ...cut, status }, false).kind === 'unknown');
-        }
+        // A complete response with this status would be a refusal that allows a retry.
+        expectForAll(cuts(sample), (cut) => submit({ ...cut, status: 429 }, false).kind === 'unknown');
       },
     );
 
@@ -216,9 +219,8 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
 
     it('are judged by the rules that all protocols share if their status is not 2xx', () => {
-      const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
-        for (const status of statuses)
+        for (const status of [301, 307, 400, 429, 503])
           for (const complete of [true, false]) {
             const reply = replyOf({ ...sample, status }, complete);
             const verdict = judgeFailedSubmission(reply, samples.body);
@@ -262,14 +264,17 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expectForAll(cuts(sample), (cut) => !isSuccess(ask(cut, false)));
     });
 
-    it.each(query.succeeded)('are read as a complete success or as no success: $name', (sample) => {
-      const whole = sourcesOf(ask(sample)).map((source) => JSON.stringify(source));
-      expectForAll([...mutations(sample), ...cuts(sample)], (changed) => {
-        const verdict = ask(changed, changed.text === undefined);
-        if (!isSuccess(verdict)) return true;
-        return sourcesOf(verdict).every((source) => whole.includes(JSON.stringify(source)));
-      });
-    });
+    it.each(query.succeeded)(
+      'are read as a complete success or as no success, and are requested again if truncated: $name',
+      (sample) => {
+        const whole = sourcesOf(ask(sample)).map((source) => JSON.stringify(source));
+        expectForAll([...mutations(sample), ...cuts(sample)], (changed) => {
+          const verdict = ask(changed, changed.text === undefined);
+          if (!isSuccess(verdict)) return changed.text === undefined || verdict.kind === 'again';
+          return sourcesOf(verdict).every((source) => whole.includes(JSON.stringify(source)));
+        });
+      },
+    );
   });
 
   describe(`any response of protocol ${protocol.name}`, () => {
@@ -302,7 +307,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           if (isSuccess(seen)) expect(code).toBeLessThan(300);
           protocol.notReady(reply);
         }),
-        { numRuns: 400 },
+        { numRuns: 60 },
       );
     });
 
@@ -350,7 +355,7 @@ function sourcesOf(verdict: QueryVerdict): unknown[] {
   return verdict.kind === 'observation' ? verdict.results.flatMap((result) => result.sources) : [];
 }
 
-const retyped = [undefined, null, true, false, 0, -1.5, '', [], {}];
+const retyped = [undefined, null, true, 0, '', [], {}];
 
 /** Returns copies of `body`, each with one field removed, null or of a different type. */
 export function mutationsOf(body: Json, values: readonly (Json | undefined)[] = retyped): Json[] {

@@ -35,7 +35,7 @@ const json = async (...args: string[]): Promise<CliJson> => (await mgw(...args, 
 
 const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
 
-it('a new protocol supports submitting, querying, waiting and saving', async () => {
+it('a new protocol supports submitting, querying, moving to another machine, waiting and saving', async () => {
   const { job } = await json(...boat);
   expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
   expect(JSON.parse(server.requests.find(({ method }) => method === 'POST')?.body ?? '')).toEqual({
@@ -44,10 +44,20 @@ it('a new protocol supports submitting, querying, waiting and saving', async () 
     length: 5,
     dice: { seed: 7 },
   });
+  const { stdout } = await mgw('jobs', 'export');
+  user = userHere(server.url);
+  writeFileSync(join(user.cwd, 'jobs.jsonl'), stdout);
+  expect((await mgw('jobs', 'import', join(user.cwd, 'jobs.jsonl'))).code).toBe(0);
   expect((await mgw('video', 'd', 'status', job.id)).stdout).toMatch(/^job_\w+ succeeded \(baked\)/);
   const saved = await json('video', 'd', 'fetch', job.id, '-o', '{seed}-{slug}.mp4');
   expect(saved.files).toMatchObject([{ path: join(user.cwd, '7-a-boat.mp4') }]);
   expect(server.created).toBe(1);
+  // An mgw without the protocol can show the job, but not fetch it.
+  const shown = await user.run(['jobs', 'show', job.id, '--json']);
+  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
+  const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);
+  expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
+  expect(refused.json.error.message).toContain('Unknown protocol "d"');
 });
 
 it('a new protocol appears in the help, the schemas, the model list and the job list', async () => {
@@ -80,20 +90,6 @@ it('a new protocol supports batch rows, and the gallery contains the values need
   expect((await mgw('jobs', 'gallery', '-o', 'page')).code).toBe(0);
   const page = readFileSync(join(user.cwd, 'page/index.html'), 'utf8');
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
-});
-
-it('a job of a new protocol can be moved to another machine, and an mgw without the protocol can list the job', async () => {
-  const { job } = await json(...boat);
-  const { stdout } = await mgw('jobs', 'export');
-  user = userHere(server.url);
-  writeFileSync(join(user.cwd, 'jobs.jsonl'), stdout);
-  expect((await mgw('jobs', 'import', join(user.cwd, 'jobs.jsonl'))).code).toBe(0);
-  expect((await mgw('video', 'd', 'fetch', job.id, '-o', 'boat.mp4')).code).toBe(0);
-  const shown = await user.run(['jobs', 'show', job.id, '--json']);
-  expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
-  const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);
-  expect(refused.json).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
-  expect(refused.json.error.message).toContain('Unknown protocol "d"');
 });
 
 it('a new protocol is available in the library', async () => {

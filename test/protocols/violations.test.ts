@@ -36,6 +36,7 @@ describe('shownValue', () => {
         expect(shown.length).toBeLessThanOrEqual(60);
         expect(shown).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
       }),
+      { numRuns: 50 },
     );
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter, maxLength: 200 }), (value) => {

@@ -95,12 +95,16 @@ describe('a sandbox balance', () => {
 });
 
 describe('the sandbox', () => {
-  async function statuses(limits: Limits, pauses: number[]): Promise<[number, string | null][]> {
+  async function statuses(
+    limits: Limits,
+    pauses: number[],
+    body: object = VIDEO,
+  ): Promise<[number, string | null][]> {
     const gateway = await sandbox({ limits });
     const seen: [number, string | null][] = [];
     for (const pause of pauses) {
       gateway.clock.now += pause;
-      const answer = await submitC(gateway);
+      const answer = await submitC(gateway, body);
       seen.push([answer.status, answer.headers.get('retry-after')]);
     }
     expect(readBill(gateway.stateDir)).toHaveLength(seen.filter(([status]) => status === 200).length);
@@ -118,6 +122,7 @@ describe('the sandbox', () => {
       ok,
       full,
     ]);
+    expect(await statuses({ concurrency: 1 }, [0, 1e9], { ...VIDEO, prompt: '[never]' })).toEqual([ok, full]);
   });
 
   test('returns the time until the next request is allowed if a client exceeds the limit per minute', async () => {
@@ -127,17 +132,10 @@ describe('the sandbox', () => {
     expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
   });
 
-  test('counts a task that never ends towards the limit on tasks in progress', async () => {
-    const gateway = await sandbox({ limits: { concurrency: 1 } });
-    await submitC(gateway, { ...VIDEO, prompt: '[never]' });
-    gateway.clock.now += 1e9;
-    expect((await submitC(gateway)).status).toBe(429);
-  });
-
   test('refuses a second speech stream while the first is open if the limit is one', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     // This text is larger than a connection's buffers, so it is sent only while the client reads it.
-    const first = await speak(gateway, 'word '.repeat(50_000));
+    const first = await speak(gateway, 'word '.repeat(5_000));
     const second = await speak(gateway, 'Hello');
     expect(second.status).toBe(429);
     expect(await second.json()).toMatchObject({ code: 45_000_292 });

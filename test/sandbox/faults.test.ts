@@ -15,7 +15,6 @@ describe('the fault syntax', () => {
   test.each([
     ['poll-502', { name: 'poll-502', times: Infinity, percent: 100 }],
     ['poll-502x3', { name: 'poll-502', times: 3, percent: 100 }],
-    ['auth-401x12', { name: 'auth-401', times: 12, percent: 100 }],
     ['download-cut', { name: 'download-cut', times: Infinity, percent: 50 }],
     ['download-cut@40%', { name: 'download-cut', times: Infinity, percent: 40 }],
     ['download-cut@12.5%', { name: 'download-cut', times: Infinity, percent: 12.5 }],
@@ -59,6 +58,7 @@ describe('the fault syntax', () => {
       fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
         expect(parseFaults([`${name}x${times}`])).toMatchObject([{ name, times }]);
       }),
+      { numRuns: 40 },
     );
     fc.assert(
       fc.property(fc.string(), (text) => {
@@ -78,6 +78,7 @@ describe('the fault counter', () => {
     const [here, there] = [parseFaults(['poll-502x3']), parseFaults(['poll-502x3'])];
     const hits = [here, there, here, there, here].map((faults) => useFault(state, faults, 'poll-502')?.name);
     expect(hits).toEqual(['poll-502', 'poll-502', 'poll-502', undefined, undefined]);
+    expect(useFault(state, parseFaults(['poll-502']), 'poll-503')).toBeUndefined();
   });
 
   test('does not use up a fault for a request to which the fault does not apply', () => {
@@ -95,10 +96,6 @@ describe('the fault counter', () => {
     forgetFaults(state);
     expect(useFault(state, faults, 'poll-502')).toBeDefined();
     expect(useFault(state, faults, 'poll-502')).toBeUndefined();
-  });
-
-  test('never applies a fault that was not requested', () => {
-    expect(useFault(freshState(), parseFaults(['poll-502']), 'poll-503')).toBeUndefined();
   });
 });
 
@@ -139,7 +136,7 @@ describe('chaos', () => {
   test('never applies a fault at 0 %, always at 100 %, and about as often as requested in between', () => {
     expect(fates(1, 0).filter(Boolean)).toEqual([]);
     expect(fates(1, 100).filter(Boolean)).toHaveLength(60);
-    const share = fates(1, 20, 5000).filter(Boolean).length / 5000;
+    const share = fates(1, 20, 1500).filter(Boolean).length / 1500;
     expect(share).toBeGreaterThan(0.17);
     expect(share).toBeLessThan(0.23);
   });
@@ -148,7 +145,7 @@ describe('chaos', () => {
     const seen = (area: 'b' | 'c'): Set<string> => {
       const chaos = startChaos(1);
       const hits = kinds.flatMap((kind) =>
-        Array.from({ length: 500 }, () => chaos({ kind, area, subject: 'x' }, 100)?.name),
+        Array.from({ length: 200 }, () => chaos({ kind, area, subject: 'x' }, 100)?.name),
       );
       return new Set(hits.filter((name) => name !== undefined));
     };
@@ -167,7 +164,7 @@ describe('a sandbox under chaos', () => {
   async function outcomes(faults: string[], seed: number): Promise<{ seen: string[]; charges: number }> {
     const gateway = await sandbox({ faults, seed, paceMs: 1 });
     const seen: string[] = [];
-    for (let count = 0; count < 40; count += 1) {
+    for (let count = 0; count < 20; count += 1) {
       const answer = await gateway.call('POST', '/v1/videos', { body }).catch(() => undefined);
       seen.push(String(answer?.status ?? 'broken'));
     }
@@ -177,13 +174,13 @@ describe('a sandbox under chaos', () => {
   test('behaves identically if the seed is the same, and keeps a correct bill', async () => {
     const [one, two] = [await outcomes(['chaos@60%'], 5), await outcomes(['chaos@60%'], 5)];
     expect(one).toEqual(two);
-    expect(new Set(one.seen).size).toBeGreaterThan(4);
-    expect(one.charges).toBeGreaterThan(10);
-    expect(one.charges).toBeLessThan(40);
+    expect(new Set(one.seen).size).toBeGreaterThan(3);
+    expect(one.charges).toBeGreaterThan(5);
+    expect(one.charges).toBeLessThan(20);
   });
 
   test('applies each fault the configured number of times', async () => {
     const { seen } = await outcomes(['chaosx3@100%', 'submit-429x1'], 5);
-    expect(seen.slice(4)).toEqual(Array.from({ length: 36 }, () => '200'));
+    expect(seen.slice(4)).toEqual(Array.from({ length: 16 }, () => '200'));
   });
 });

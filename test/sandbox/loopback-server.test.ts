@@ -32,5 +32,6 @@ test('a range that is read from a Range header always lies within the file', () 
         expect(span.end).toBeLessThanOrEqual(total);
       }
     }),
+    { numRuns: 50 },
   );
 });

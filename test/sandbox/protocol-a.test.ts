@@ -61,7 +61,7 @@ describe('a Protocol A submission to the sandbox', () => {
     expect(readBill(gateway.stateDir)).toMatchObject([{ amount: 192, seconds: 16 }]);
   });
 
-  test.each<[string, unknown]>([
+  const invalid: [string, unknown][] = [
     ['no instances', { parameters: {} }],
     ['instances that are empty', { instances: [] }],
     ['two instances', { instances: [{ prompt: 'x' }, { prompt: 'y' }] }],
@@ -85,24 +85,26 @@ describe('a Protocol A submission to the sandbox', () => {
       withInstance({ image: { ...PNG, bytesBase64Encoded: 'data:image/png;base64,iVBORw0KGgo=' } }),
     ],
     ['an empty image', withInstance({ image: { ...PNG, bytesBase64Encoded: '' } })],
-  ])('is refused with INVALID_ARGUMENT, at no charge, if it has %s', async (_, body) => {
+  ];
+  test('is refused with INVALID_ARGUMENT, at no charge, if its body is invalid', async () => {
     const gateway = await sandbox();
-    const answer = await post(gateway, body);
-    expect([answer.status, answer.at('error.status')]).toEqual([400, 'INVALID_ARGUMENT']);
+    for (const [fault, body] of invalid) {
+      const answer = await post(gateway, body);
+      expect([answer.status, answer.at('error.status')], fault).toEqual([400, 'INVALID_ARGUMENT']);
+    }
     expect(readBill(gateway.stateDir)).toEqual([]);
   });
 
-  test.each<[string, object]>([
-    ['video-a-fast', withParameters({ generateAudio: true })],
-    ['video-a-inline', withInstance({ image: PNG })],
-  ])('is refused by %s if it uses features of other models', async (model, body) => {
+  test('is refused by a model without its features, and by an unknown model', async () => {
     const gateway = await sandbox();
-    expect((await post(gateway, body, model)).status).toBe(400);
-    expect((await post(gateway, body, 'video-a')).status).toBe(200);
-  });
-
-  test('receives a missing-channel error if the model is unknown', async () => {
-    const gateway = await sandbox();
+    const features: [string, object][] = [
+      ['video-a-fast', withParameters({ generateAudio: true })],
+      ['video-a-inline', withInstance({ image: PNG })],
+    ];
+    for (const [model, body] of features) {
+      expect((await post(gateway, body, model)).status).toBe(400);
+      expect((await post(gateway, body, 'video-a')).status).toBe(200);
+    }
     const answer = await post(gateway, BODY, 'vendor-h3');
     expect([answer.status, answer.at('error.code')]).toEqual([503, 'model_not_found']);
   });
@@ -121,7 +123,6 @@ describe('a Protocol A operation in the sandbox', () => {
     expect(uri).toMatch(new RegExp(`^${gateway.url}/v1beta/files/[a-z0-9]+:download\\?alt=media$`));
     const file = await gateway.call('GET', uri);
     expect([file.status, file.headers.get('content-type')]).toEqual([200, 'video/mp4']);
-    expect(file.bytes.subarray(4, 8).toString('latin1')).toBe('ftyp');
   });
 
   test('contains a different URL and a different file for each sample', async () => {
@@ -130,17 +131,6 @@ describe('a Protocol A operation in the sandbox', () => {
     const samples = done.at(`${RESPONSE}.generatedSamples`) as { video: { uri: string } }[];
     const files = await Promise.all(samples.map(({ video }) => gateway.call('GET', video.uri)));
     expect(new Set(files.map(({ bytes }) => bytes.toString('base64'))).size).toBe(3);
-  });
-
-  test('contains the video itself if the model returns inline results', async () => {
-    const gateway = await sandbox();
-    const done = await finish(gateway, BODY, 'video-a-inline');
-    const video = done.at(`${RESPONSE}.generatedSamples.0.video`) as {
-      encodedVideo: string;
-      encoding: string;
-    };
-    expect(video.encoding).toBe('video/mp4');
-    expect(Buffer.from(video.encodedVideo, 'base64').subarray(4, 8).toString('latin1')).toBe('ftyp');
   });
 
   test('contains an error and no response if it failed', async () => {

@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { videoOf } from '../../src/sandbox/files.ts';
 import { sandbox } from './harness.ts';
-import { readMp4 } from './media/read-mp4.ts';
 
 const A = { path: '/v1beta/models/video-a:predictLongRunning' };
 const B = { path: '/', headers: { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' } };
@@ -19,7 +18,7 @@ const action = (output: object): object => ({
 const task = (fields: object): object => ({ model: 'vendor-h3-mini', prompt: 'a red kite', ...fields });
 const song = 'https://assets.example.com/song.mp3';
 
-test.each([
+const videos: [string, { path: string; headers?: Record<string, string> }, object, boolean][] = [
   ['Protocol A, not mentioned', A, operation({}), false],
   ['Protocol A, off', A, operation({ generateAudio: false }), false],
   ['Protocol A, on', A, operation({ generateAudio: true }), true],
@@ -29,9 +28,13 @@ test.each([
   ['Protocol C, not mentioned', C, task({}), false],
   ['Protocol C, by its native mode', C, task({ mode: 't2va' }), true],
   ['Protocol C, with an audio reference', C, task({ reference_audio_urls: [song] }), true],
-])('a sandbox video has sound only on request (checked: %s)', async (_, { path, ...call }, body, sounds) => {
-  const gateway = await sandbox();
-  expect((await gateway.call('POST', path, { body, ...call })).status).toBe(200);
-  const [made] = listTasks(gateway.stateDir).map((each) => readMp4(videoOf(each)));
-  expect(made?.audio !== undefined).toBe(sounds);
+];
+
+test('a sandbox video has sound only on request', async () => {
+  for (const [form, { path, ...call }, body, sounds] of videos) {
+    const gateway = await sandbox();
+    expect((await gateway.call('POST', path, { body, ...call })).status, form).toBe(200);
+    const [made] = listTasks(gateway.stateDir);
+    expect(made && Buffer.from(videoOf(made)).includes('mp4a'), form).toBe(sounds);
+  }
 });

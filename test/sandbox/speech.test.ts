@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { renderSpeech } from '../../src/sandbox/media/speech.ts';
-import { freshState, sandbox, type TestSandbox } from './harness.ts';
+import { sandbox, type TestSandbox } from './harness.ts';
 import { readMp3 } from './media/read-mp3.ts';
 
 const path = '/api/v3/tts/unidirectional';
@@ -62,31 +62,34 @@ const audioOf = (frames: Frame[]): Buffer =>
   Buffer.concat(frames.map(({ data }) => Buffer.from(data ?? '', 'base64')));
 
 describe('a sandbox speech stream', () => {
-  test.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'contains, in the format %s, the whole audio and an end frame',
-    async (format) => {
-      const box = await sandbox();
+  test('contains, in each format, the whole audio and an end frame, and is billed for its characters', async () => {
+    const box = await sandbox();
+    for (const format of ['mp3', 'pcm', 'wav', 'ogg_opus'] as const) {
       const answer = await speak(box, { text, audio_params: { format, sample_rate: 16_000 } });
       const frames = framesOf(answer.body);
       expect(answer.status).toBe(200);
       expect(audioOf(frames)).toEqual(Buffer.from(renderSpeech({ text, format, sampleRate: 16_000 })));
       expect(frames[0]).toMatchObject({ code: 0, data: null, sentence: { text } });
-      expect(frames.at(-1)).toEqual({
-        code: 20_000_000,
-        message: 'ok',
-        data: null,
-        usage: { text_words: 18 },
-      });
+      const end = { code: 20_000_000, message: 'ok', data: null, usage: { text_words: 18 } };
+      expect(frames.at(-1)).toEqual(end);
       expect(answer.headers.get('x-tt-logid')).toMatch(/^[0-9A-F]{24}$/);
-    },
-  );
+    }
+    const line = { area: 'tts', model: 'speech-tts-2.0', characters: 18, amount: 0.27 };
+    expect(readBill(box.stateDir)).toMatchObject([line, line, line, line]);
+  });
 
-  test('contains MP3 at 24,000 Hz by default, and usage only on request', async () => {
+  test('contains MP3 at 24,000 Hz by default, usage only on request, and adjacent and separated frames', async () => {
     const box = await sandbox();
-    const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
-    const frames = framesOf(answer.body);
+    const { body } = await speak(
+      box,
+      { text: 'a'.repeat(100) },
+      { 'X-Control-Require-Usage-Tokens-Return': '' },
+    );
+    const frames = framesOf(body);
     expect(readMp3(audioOf(frames))[0]).toMatchObject({ sampleRate: 24_000 });
     expect(frames.at(-1)).not.toHaveProperty('usage');
+    expect(body).toMatch(/\}\{/);
+    expect(body).toMatch(/\}\r\n\{/);
   });
 
   test('uses an existing voice, or a default voice if none is requested', async () => {
@@ -98,34 +101,12 @@ describe('a sandbox speech stream', () => {
     const listed = await box.call('GET', '/v1/models/speech-tts-2.0');
     expect(listed.at('voices')).toContain('zh_female_real');
   });
-
-  test('contains both adjacent and separated frames', async () => {
-    const box = await sandbox();
-    const body = (await speak(box, { text: 'a'.repeat(100) })).body;
-    expect(body).toMatch(/\}\{/);
-    expect(body).toMatch(/\}\r\n\{/);
-  });
-
-  test('is billed for its characters', async () => {
-    const stateDir = freshState();
-    const box = await sandbox({ stateDir });
-    await speak(box, { text });
-    expect(readBill(stateDir)).toMatchObject([
-      { area: 'tts', model: 'speech-tts-2.0', characters: 18, amount: 0.27 },
-    ]);
-  });
 });
 
 describe('a speech request to the sandbox', () => {
-  test.each([
-    ['a wrong key', {}, { 'X-Api-Key': 'nobody' }, 401, undefined],
-    [
-      'Authorization in place of X-Api-Key',
-      {},
-      { 'X-Api-Key': '', Authorization: 'Bearer sandbox-key' },
-      401,
-      undefined,
-    ],
+  const refusals: [string, object, Record<string, string>, number, string?][] = [
+    ['a wrong key', {}, { 'X-Api-Key': 'nobody' }, 401],
+    ['another header for the key', {}, { 'X-Api-Key': '', Authorization: 'Bearer sandbox-key' }, 401],
     ['a wrong resource', {}, { 'X-Api-Resource-Id': 'speech-tts-1.0' }, 403, 'header.code'],
     ['a voice that is not authorised', { speaker: 'forbidden-voice' }, {}, 403, 'code'],
     ['an unknown voice', { speaker: 'nobody' }, {}, 400, 'code'],
@@ -133,38 +114,36 @@ describe('a speech request to the sandbox', () => {
     ['a text with the word for a refused voice', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
     ['no JSON content type', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
-  ])('is refused at no charge if it has %s', async (_, params, headers, status, at) => {
-    const stateDir = freshState();
-    const box = await sandbox({ stateDir });
-    const answer = await speak(box, { text: 'Hi', ...params }, headers);
-    expect(answer.status).toBe(status);
-    if (at !== undefined) expect(JSON.parse(answer.body)).toHaveProperty(at);
-    expect(readBill(stateDir)).toEqual([]);
-  });
-
-  test.each([
+  ];
+  const errorFrames: [string, object, number][] = [
     ['no text', {}, 45_002_001],
     ['blank text', { text: ' …!' }, 45_002_001],
     ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
     ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
-  ])('receives an error frame with HTTP 200, at no charge, if it has %s', async (_, params, code) => {
-    const stateDir = freshState();
-    const box = await sandbox({ stateDir });
-    const answer = await speak(box, params);
-    expect(answer.status).toBe(200);
-    expect(framesOf(answer.body)).toMatchObject([{ code }]);
-    if (code === 45_002_001) expect(answer.body).toContain('No readable text!');
-    expect(readBill(stateDir)).toEqual([]);
+  ];
+  test('is refused at no charge, with an HTTP error or with an error frame, if it is invalid', async () => {
+    const box = await sandbox();
+    for (const [fault, params, headers, status, at] of refusals) {
+      const answer = await speak(box, { text: 'Hi', ...params }, headers);
+      expect(answer.status, fault).toBe(status);
+      if (at !== undefined) expect(JSON.parse(answer.body), fault).toHaveProperty(at);
+    }
+    for (const [fault, params, code] of errorFrames) {
+      const answer = await speak(box, params);
+      expect(answer.status, fault).toBe(200);
+      expect(framesOf(answer.body), fault).toMatchObject([{ code }]);
+      expect(answer.body.includes('No readable text!'), fault).toBe(code === 45_002_001);
+    }
+    expect(readBill(box.stateDir)).toEqual([]);
   });
 
-  test.each(['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts'])(
-    'is refused if it is sent to the wrong endpoint %s',
-    async (wrong) => {
-      const box = await sandbox();
+  test('is refused if it is sent to a wrong endpoint', async () => {
+    const box = await sandbox();
+    for (const wrong of ['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts']) {
       const answer = await box.call('POST', wrong, { body: {} });
       expect([answer.status, answer.at('error.code')]).toEqual([404, 'unsupported_endpoint']);
-    },
-  );
+    }
+  });
 });
 
 describe('a speech stream of the sandbox', () => {
@@ -188,18 +167,16 @@ describe('a speech stream of the sandbox', () => {
   );
 
   test('breaks, and is charged, if the fault is tts-reset', async () => {
-    const stateDir = freshState();
-    const box = await sandbox({ stateDir, faults: ['tts-resetx1'] });
+    const box = await sandbox({ faults: ['tts-resetx1'] });
     await expect(speak(box, { text: 'Hello there' })).rejects.toThrow();
-    expect(readBill(stateDir)).toHaveLength(1);
+    expect(readBill(box.stateDir)).toHaveLength(1);
     expect((await speak(box, { text: 'Hello there' })).status).toBe(200);
   });
 
   test('is replaced by an error at no charge if the fault is tts-429 or tts-500', async () => {
-    const stateDir = freshState();
-    const box = await sandbox({ stateDir, faults: ['tts-429x1', 'tts-500x1'] });
+    const box = await sandbox({ faults: ['tts-429x1', 'tts-500x1'] });
     expect((await speak(box, { text: 'Hi' })).status).toBe(429);
     expect((await speak(box, { text: 'Hi' })).status).toBe(500);
-    expect(readBill(stateDir)).toEqual([]);
+    expect(readBill(box.stateDir)).toEqual([]);
   });
 });

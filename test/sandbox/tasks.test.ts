@@ -24,6 +24,7 @@ test('a sandbox task never returns to an earlier state, and reaches its planned 
       expect(after.percent === 100).toBe(RANK[after.state] === 2);
       expect(after.state === 'succeeded').toBe(RANK[after.state] === 2 && outcome.end === 'succeeds');
     }),
+    { numRuns: 50 },
   );
 });
 
@@ -37,18 +38,12 @@ test('sandbox task ids are the same for the same seed, and unique in a state dir
   expect(await submit(unseeded)).not.toBe(ids[0]);
 });
 
-test('a sandbox task is found only with the protocol of its submission', async () => {
+test('a sandbox task is found only by its id, and only with the protocol of its submission', async () => {
   const gateway = await sandbox();
   const submitted = await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
   const id = submitted.at('id') as string;
   const found = (['a', 'b', 'c'] as const).map((area) => findTask(gateway.stateDir, area, id)?.id);
   expect(found).toEqual([undefined, undefined, id]);
+  for (const other of ['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])
+    expect(findTask(gateway.stateDir, 'c', other)).toBeUndefined();
 });
-
-test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])(
-  'the sandbox does not accept %j as a task id',
-  async (id) => {
-    const { stateDir } = await sandbox();
-    expect(findTask(stateDir, 'c', id)).toBeUndefined();
-  },
-);

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
 import { hasPostgres, PostgresServer } from './postgres.ts';
 import { programOf } from './server-process.ts';
@@ -14,10 +14,6 @@ function sharedMemoryOf({ folder }: PostgresServer): string {
 }
 
 describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
-  let server: PostgresServer;
-  beforeAll(async () => (server = await PostgresServer.open()));
-  afterAll(() => server.close());
-
   // Runs each statement separately, as a client would.
   async function statements(url: string, all: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(programOf('psql') ?? '', [
@@ -28,18 +24,19 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     return stdout.trim();
   }
 
-  it('release their shared memory, even after kill -9', async () => {
-    const other = await PostgresServer.open();
-    const ids = [sharedMemoryOf(other)];
-    await other.kill();
-    await other.start();
-    ids.push(sharedMemoryOf(other));
-    await other.close();
+  it('restart after kill -9, give a PgBouncer client the session of an earlier client, and release their shared memory', async () => {
+    const server = await PostgresServer.open();
+    const ids = [sharedMemoryOf(server)];
+    await server.kill();
+    await server.start();
+    ids.push(sharedMemoryOf(server));
+    if (hasPgBouncer) await expectSessionOfEarlierClient(server);
+    await server.close();
     const left = readFileSync('/proc/sysvipc/shm', 'utf8').split('\n');
     expect(left.filter((line) => ids.includes(line.trim().split(/\s+/)[1] ?? ''))).toEqual([]);
   });
 
-  it.skipIf(!hasPgBouncer)('give a PgBouncer client the session of an earlier client', async () => {
+  async function expectSessionOfEarlierClient(server: PostgresServer): Promise<void> {
     const pool = await PgBouncer.open(server.port);
     try {
       const url = server.url('postgres', pool.port);
@@ -48,5 +45,5 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     } finally {
       await pool.close();
     }
-  });
+  }
 });

@@ -60,6 +60,7 @@ await conformance(a, {
       { name: 'a gateway between', status: 502, text: '<html>Bad Gateway</html>' },
       { name: 'an error with 200', body: rpcError(3, 'Bad prompt', 'INVALID_ARGUMENT') },
       { name: 'empty', text: '' },
+      { name: 'an object as the name', body: { name: {} } },
     ],
   },
   query: {
@@ -105,7 +106,10 @@ await conformance(a, {
       { name: 'rate', status: 429, text: '' },
       { name: 'server', status: 500, body: rpcError(500, 'Internal error.', 'INTERNAL') },
       { name: 'HTML', text: '<html></html>' },
+      { name: 'redirect', status: 302, text: '' },
       { name: 'nothing in it', body: {} },
+      { name: 'null', body: null },
+      { name: 'a number', body: 1 },
     ],
   },
 });

@@ -25,14 +25,10 @@ describe('a Protocol A submission', () => {
     ['vendor/video a', undefined],
     ['vendor/video-a', '/v1beta/models/vendor%2Fvideo-a:predictLongRunning'],
     ['video%2e%2e', '/v1beta/models/video%252e%252e:predictLongRunning'],
-    ['video:fast', '/v1beta/models/video%3Afast:predictLongRunning'],
     ['видео', '/v1beta/models/%D0%B2%D0%B8%D0%B4%D0%B5%D0%BE:predictLongRunning'],
     ['..', undefined],
     ['a/../b', undefined],
-    ['/a', undefined],
     ['a#b', undefined],
-    ['a\\b', undefined],
-    ['a\nb', undefined],
     ['a\ud800', undefined],
     ['', undefined],
   ])('encodes the model %j in the path, or refuses it', (model, path) => {
@@ -48,18 +44,10 @@ describe('a Protocol A submission', () => {
 
 describe('an accepted Protocol A submission', () => {
   test.each([
-    ['no done', { name }],
-    ['done: false', { name, done: false }],
-    ['metadata', { name, metadata: { '@type': 't' } }],
     ['done: true', { name, done: true, response: {} }],
     ['an empty error', { name, error: {} }],
   ])('provides a handle if its response has %s', (_, body) => {
     expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
-  });
-
-  test('provides a handle even if its response is truncated right after the name', () => {
-    expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
-    expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
   });
 
   test('causes a warning if the response contains an error', () => {
@@ -87,20 +75,9 @@ describe('an accepted Protocol A submission', () => {
   });
 });
 
-describe('a Protocol A submission whose response has no handle', () => {
-  test.each([
-    ['empty', ''],
-    ['HTML', '<html>'],
-    ['{}', {}],
-    ['null', null],
-    ['a list', [1]],
-    ['a null name', { name: null }],
-    ['an empty name', { name: '' }],
-    ['a name that is an object', { name: {} }],
-    ['an error without a name', { error: { code: 3, message: 'bad' } }],
-    ['a truncated name', `{"name":"models/video-a/oper`],
-  ])('has an unknown outcome after HTTP 200 with this body: %s', (_, body) => {
+test('a Protocol A submission whose response has no handle has an unknown outcome', () => {
+  const bodies = ['', {}, null, [1], { name: null }, { name: '' }, '{"name":"models/video-a/oper'];
+  for (const body of bodies)
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
-  });
 });

@@ -101,20 +101,7 @@ await conformance(b, {
       { name: 'no ErrCodeExt', body: finished({ ErrCodeExt: undefined }) },
       {
         name: 'two files',
-        body: finished({
-          Output: {
-            FileInfos: [
-              {
-                FileUrl: 'https://files.example/1.mp4',
-                FileType: 'mp4',
-                StorageMode: 'Temporary',
-                MetaData: null,
-              },
-              { FileUrl: 'https://files.example/2.mp4', FileType: 'mp4' },
-            ],
-            Usage: { OutputSeconds: 5, TotalSeconds: 5 },
-          },
-        }),
+        body: finished({ Output: { FileInfos: [1, 2].map((n) => ({ FileUrl: `https://f.example/${n}` })) } }),
       },
     ],
     failed: [

@@ -28,12 +28,6 @@ describe('a Protocol B query', () => {
       body: '{"TaskId":"12345678901234567890"}',
     });
   });
-
-  test('is refused if the handle is empty', () => {
-    expect(() => b.query(' ')).toThrow(
-      expect.objectContaining({ code: 'result_unavailable', charged: 'yes' }),
-    );
-  });
 });
 
 describe('a Protocol B task in progress', () => {
@@ -95,12 +89,8 @@ describe('a successful Protocol B task', () => {
     });
   });
 
-  test.each([
-    ['', 1],
-    [null, 1],
-    [undefined, 1],
-  ])('is recognised if its ErrCodeExt is empty (%j)', (ErrCodeExt, files) => {
-    expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
+  test('is recognised if its ErrCodeExt is null', () => {
+    expect(observed(finished({ ErrCodeExt: null })).results).toHaveLength(1);
   });
 
   test.each(['t-2', 7])('causes a warning if the response contains a different task id: %j', (TaskId) => {
@@ -231,15 +221,9 @@ describe('a Protocol B task with the status ABORTED', () => {
 
 describe('an error response to a Protocol B query', () => {
   test.each([
-    ['ResourceNotFound', 'missing'],
     ['ResourceNotFound.TaskNotFound', 'missing'],
-    ['InvalidParameterValue', 'missing'],
     ['InvalidParameterValue.TaskId', 'missing'],
     ['AuthFailure.TokenFailure', 'unauthorized'],
-    ['UnauthorizedOperation', 'unauthorized'],
-    ['RequestLimitExceeded', 'again'],
-    ['InternalError', 'again'],
-    ['FailedOperation', 'again'],
     ['ResourceUnavailable.Arrears', 'again'],
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
@@ -255,46 +239,25 @@ describe('an error response to a Protocol B query', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
-  test('takes precedence over a task in the same response', () => {
-    const Error = { Code: 'InternalError', Message: 'x' };
-    expect(read(finished({}, { Error })).kind).toBe('again');
-  });
-
   test.each([
     [callFailure('InvalidParameterValue', 'TaskId', 400), 'missing'],
     [callFailure('AuthFailure', 'x', 400), 'unauthorized'],
     [callFailure('InvalidParameterValue', 'x', 500), 'again'],
-    [reply({ error: { message: 'Invalid token' } }, 401), 'unauthorized'],
     [reply({ error: { message: '额度不足' } }, 403), 'again'],
     [reply({ code: 'task_not_exist' }, 400), 'missing'],
-    [reply('', 429), 'again'],
-    [reply('<html>', 502), 'again'],
-    [reply('', 302), 'again'],
   ])('is read from %j as %s', (answer, kind) => {
     expect(b.readQuery(answer, 't-1').kind).toBe(kind);
   });
 
-  test.each([
-    '',
-    '<html>',
-    'null',
-    '[]',
-    '7',
-    '{}',
-    '{"Response":{}}',
-    '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('is assumed if the body proves nothing about the task: %j', (text) => {
-    expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
-  });
+  test.each(['', '[]', '7', '{}', '{"Response":{}}', '{"Response":{"AigcVideoTask":{"ErrCode":0}}}'])(
+    'is assumed if the body proves nothing about the task: %j',
+    (text) => {
+      expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
+    },
+  );
 
   test('is not assumed if the response is valid JSON, even if its length was wrong', () => {
     expect(read(finished(), 200, false)).toEqual(read(finished()));
-  });
-
-  test('is assumed if the response was truncated at any byte', () => {
-    const text = JSON.stringify(finished());
-    for (let end = 0; end < text.length; end += 1)
-      expect(read(text.slice(0, end), 200, false).kind).toBe('again');
   });
 });
 
@@ -334,6 +297,7 @@ describe('the reader of Protocol B responses', () => {
           read({ Response: { AigcVideoTask: value, Status: value, Error: value } }, status);
         },
       ),
+      { numRuns: 50 },
     );
   });
 });

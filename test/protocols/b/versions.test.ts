@@ -14,10 +14,6 @@ test("a model's versions are found by its exact name", () => {
   expect(versionsOf('other', listing)).toEqual([]);
 });
 
-test('the version check accepts a listed version of a model', () => {
-  expect(checkVersion({ ModelName: 'Video-B', ModelVersion: '2.0' }, listing)).toEqual([]);
-});
-
 test.each(['3.0', '2', 'v2.0', '2.0 '])(
   'the version check refuses %j, which the model list does not contain',
   (ModelVersion) => {
@@ -38,8 +34,13 @@ test('the version check refuses a version of a different model', () => {
   ]);
 });
 
-test('the version check accepts any version if the model list contains no versions of the model', () => {
-  expect(checkVersion({ ModelName: 'other', ModelVersion: '9' }, listing)).toEqual([]);
+test.each([
+  ['a listed version of a model', { ModelName: 'Video-B', ModelVersion: '2.0' }],
+  ['any version if the list contains no versions of the model', { ModelName: 'other', ModelVersion: '9' }],
+  ['a missing model, which the body check reports', { ModelVersion: '1' }],
+  ['a missing version, which the body check reports', { ModelName: 'Video-B' }],
+])('the version check accepts %s', (_, body) => {
+  expect(checkVersion(body, listing)).toEqual([]);
 });
 
 test('the error for an unknown model lists the known models, most similar first', () => {
@@ -52,15 +53,10 @@ test('the error for an unknown model lists the known models, most similar first'
   expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
 });
 
-test('the version check ignores a missing model or version, because the body check reports it', () => {
-  expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
-  expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
-});
-
 test('the error for an unknown model is short and printable even if the list is long and has unusual names', () => {
-  const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
+  const many = Array.from({ length: 500 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
   const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
-  expect(violation?.allowed).toContain('and 4988 more');
+  expect(violation?.allowed).toContain('and 488 more');
   expect(violation?.allowed).not.toContain('\u001b');
 });
 

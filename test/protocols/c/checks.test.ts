@@ -324,6 +324,7 @@ describe('error messages of the Protocol C check', () => {
           }
         },
       ),
+      { numRuns: 50 },
     );
   });
 });

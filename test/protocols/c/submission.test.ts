@@ -12,85 +12,28 @@ function read(answer: string | Json, status = 200, complete = true): SubmitVerdi
   return c.readSubmission(replyOf({ ...sample, status }, complete), body);
 }
 
+// One response for each place in which a handle is found. conformance.test.ts contains the most common responses.
 const dialects: [string, Json, string, string?][] = [
-  ['current', { id: 'task_1', task_id: 'task_1', object: 'video', status: 'queued' }, 'task_1', 'queued'],
-  ['id alone', { id: 'task_1', object: 'video', model: '', status: 'queued' }, 'task_1', 'queued'],
-  [
-    'OpenAI-like with more',
-    {
-      id: 'task_1',
-      object: 'video',
-      status: 'queued',
-      seconds: '8',
-      size: '1280x720',
-      error: null,
-      progress: 0,
-    },
-    'task_1',
-    'queued',
-  ],
   ['task_id alone', { task_id: '7890123456' }, '7890123456'],
-  ['documented', { task_id: 'abcd1234efgh', status: 'queued' }, 'abcd1234efgh', 'queued'],
   ['data that is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
   ['a list', { code: 200, data: [{ status: 'submitted', task_id: 't-1' }] }, 't-1', 'submitted'],
   ['a list of ids', { code: 200, data: [{ id: 't-1' }] }, 't-1'],
   ['camel case', { success: true, data: { taskId: 't-1', status: 'processing' } }, 't-1', 'processing'],
   ['camel case at the top', { taskId: 't-1' }, 't-1'],
-  [
-    'Kling',
-    {
-      code: 0,
-      message: 'SUCCEED',
-      request_id: 'r',
-      data: { task_id: 't-1', task_status: 'submitted', created_at: 1 },
-    },
-    't-1',
-    'submitted',
-  ],
-  [
-    'Jimeng',
-    {
-      code: 10000,
-      data: { task_id: 't-1' },
-      message: 'Success',
-      request_id: 'r',
-      status: 10000,
-      time_elapsed: '1',
-    },
-    't-1',
-  ],
-  ['MiniMax', { task_id: 't-1', base_resp: { status_code: 0, status_msg: 'success' } }, 't-1'],
-  ['MiniMax v2', { task_id: '424010985738629' }, '424010985738629'],
+  ['Kling', { code: 0, request_id: 'r', data: { task_id: 't-1', task_status: 'new' } }, 't-1', 'new'],
+  ['Jimeng', { code: 10000, data: { task_id: 't-1' }, message: 'Success', status: 10000 }, 't-1'],
   ['a task object', { task: { id: 't-1', status: 'queued' } }, 't-1', 'queued'],
-  ['DashScope', { output: { task_id: 't-1', task_status: 'PENDING' }, request_id: 'r' }, 't-1', 'PENDING'],
-  ['DashScope, request id first', { request_id: 'r', output: { task_id: 't-1' } }, 't-1'],
+  ['DashScope', { request_id: 'r', output: { task_id: 't-1', task_status: 'PENDING' } }, 't-1', 'PENDING'],
   ['wrapped as a result', { code: 200, request_id: 'r', result: { task_id: 't-1' } }, 't-1'],
-  [
-    'wrapped twice',
-    { code: 0, data: { task: { id: 't-1', status: 'queued' } }, request_id: 'r' },
-    't-1',
-    'queued',
-  ],
-  ['Ark', { id: 'cgt-2026-x' }, 'cgt-2026-x'],
+  ['wrapped twice', { code: 0, data: { task: { id: 't-1', status: 'queued' } } }, 't-1', 'queued'],
   ['Vidu', { task_id: 't-1', state: 'created', model: 'm' }, 't-1', 'created'],
   ['SiliconFlow', { requestId: 'r-1' }, 'r-1'],
   ['a request id and nothing else', { request_id: 'r-1' }, 'r-1'],
   ['Zhipu', { id: 'z-1', request_id: 'r', task_status: 'PROCESSING' }, 'z-1', 'PROCESSING'],
-  [
-    'SGLang',
-    { id: 'b9c1', object: 'video', status: 'queued', url: null, error: null, file_path: null },
-    'b9c1',
-    'queued',
-  ],
   ['OpenRouter', { id: 'o-1', polling_url: '/api/v1/videos/o-1', status: 'pending' }, 'o-1', 'pending'],
   ['video_id', { video_id: 'v-1' }, 'v-1'],
   ['job_id', { job_id: 'j-1' }, 'j-1'],
-  [
-    'a wrapped row',
-    { code: 'success', data: { id: 1042, task_id: 'task_1', status: 'SUBMITTED' } },
-    'task_1',
-    'SUBMITTED',
-  ],
+  ['a wrapped row', { data: { id: 1042, task_id: 'task_1', status: 'SUBMITTED' } }, 'task_1', 'SUBMITTED'],
   ['id and task_id differ', { id: 'one', task_id: 'two' }, 'two'],
   ['an integer', { id: 123456789 }, '123456789'],
   ['an empty task_id next to an id', { task_id: '', id: 'x-1' }, 'x-1'],
@@ -121,26 +64,11 @@ describe("an accepted task's handle", () => {
 
 describe('a handle in a response with an error', () => {
   it.each<[string, Json, string, string]>([
-    [
-      'an error object',
-      { id: 'task_1', task_id: 'task_1', error: { code: 'x', message: 'slow' } },
-      'task_1',
-      'slow',
-    ],
+    ['an error object', { id: 'task_1', error: { code: 'x', message: 'slow' } }, 'task_1', 'slow'],
     ['a bad code', { code: 'odd', message: 'but made', data: { task_id: 'task_1' } }, 'task_1', 'but made'],
     ['success false', { success: false, message: 'hm', task_id: 12345 }, '12345', 'hm'],
-    [
-      'a bad code with a task id as data',
-      { code: 500, message: 'hm', data: 'task_abc123DEF456' },
-      'task_abc123DEF456',
-      'hm',
-    ],
-    [
-      'base_resp',
-      { task_id: 't-1', base_resp: { status_code: 1000, status_msg: 'unknown' } },
-      't-1',
-      'unknown',
-    ],
+    ['a task id as data', { code: 500, message: 'hm', data: 'task_abc123DEF456' }, 'task_abc123DEF456', 'hm'],
+    ['base_resp', { task_id: 't-1', base_resp: { status_code: 1000, status_msg: 'hm' } }, 't-1', 'hm'],
   ])('is used with a warning despite the error: %s', (_, answer, handle, words) => {
     const verdict = read(answer);
     expect(verdict).toMatchObject({ kind: 'accepted', handle });
@@ -161,69 +89,28 @@ describe('a handle in a response with an error', () => {
 });
 
 describe('an error with HTTP 200', () => {
+  const statusOf = (code: number): Json => ({
+    task_id: '',
+    base_resp: { status_code: code, status_msg: 'words' },
+  });
   it.each<[string, Json, string, string]>([
-    [
-      'balance',
-      { task_id: '', base_resp: { status_code: 1008, status_msg: 'insufficient balance' } },
-      'rejected',
-      'balance',
-    ],
-    [
-      'rate limit',
-      { task_id: '', base_resp: { status_code: 1002, status_msg: 'limited' } },
-      'unavailable',
-      'rate_limited',
-    ],
-    ['key', { task_id: '', base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'rejected', 'auth'],
-    [
-      'policy',
-      { task_id: '', base_resp: { status_code: 1026, status_msg: 'input' } },
-      'rejected',
-      'content_policy',
-    ],
-    [
-      'value',
-      { task_id: '', base_resp: { status_code: 2013, status_msg: 'params' } },
-      'rejected',
-      'invalid_request',
-    ],
-    [
-      'no known kind',
-      { task_id: '', base_resp: { status_code: 1000, status_msg: 'unknown error' } },
-      'unknown',
-      'bad_reply',
-    ],
-    [
-      'upstream policy',
-      { code: 50411, message: 'Pre Img Risk Not Pass', data: null },
-      'rejected',
-      'content_policy',
-    ],
+    ['balance', statusOf(1008), 'rejected', 'balance'],
+    ['rate limit', statusOf(1002), 'unavailable', 'rate_limited'],
+    ['key', statusOf(1004), 'rejected', 'auth'],
+    ['policy', statusOf(1026), 'rejected', 'content_policy'],
+    ['value', statusOf(2013), 'rejected', 'invalid_request'],
+    ['no known kind', statusOf(1000), 'unknown', 'bad_reply'],
+    ['upstream policy', { code: 50411, message: 'Pre Img Risk', data: null }, 'rejected', 'content_policy'],
     ['upstream rate', { code: 50429, message: 'QPS', data: null }, 'unavailable', 'rate_limited'],
     ['the message of a rate limit', { code: 'x', message: 'concurrency limit' }, 'unknown', 'rate_limited'],
     ['success false', { success: false, message: 'get user group failed' }, 'unknown', 'bad_reply'],
-    [
-      'no model',
-      { error: { message: 'The model x does not exist', code: 'model_not_found' } },
-      'rejected',
-      'not_found',
-    ],
+    ['no model', { error: { message: 'no model x', code: 'model_not_found' } }, 'rejected', 'not_found'],
     ['bare text', { error: 'invalid_request: duration' }, 'rejected', 'invalid_request'],
     ['a status as code', { code: 422, message: 'no such tier' }, 'rejected', 'invalid_request'],
     ['429 as code', { code: '429', message: 'slow down' }, 'unavailable', 'rate_limited'],
     ['503 as code', { code: 503, message: 'upstream is away' }, 'unknown', 'server_error'],
-    [
-      '401 in the error',
-      { type: 'error', error: { type: 'x', message: 'no', http_code: '401' } },
-      'rejected',
-      'auth',
-    ],
-    [
-      'raw upstream text',
-      { code: 'fail_to_fetch_task', message: '{"error":{"message":"eof"}}' },
-      'unknown',
-      'bad_reply',
-    ],
+    ['401 in the error', { error: { type: 'x', message: 'no', http_code: '401' } }, 'rejected', 'auth'],
+    ['raw upstream text', { code: 'x', message: '{"error":{"message":"eof"}}' }, 'unknown', 'bad_reply'],
   ])('is classified by its code or message: %s', (_, answer, kind, code) => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
@@ -240,17 +127,13 @@ describe('an error with HTTP 200', () => {
 
 describe('a 2xx response without a handle to a Protocol C submission', () => {
   it.each([
-    ['empty', ''],
     ['white space', ' \n'],
-    ['an empty object', '{}'],
-    ['null', 'null'],
     ['a number', '17'],
     ['a text', '"task_1"'],
     ['a list', '[]'],
     ['HTML', '<html><body>{"id":"task_1"}</body></html>'],
     ['half of JSON', '{"id":"task_'],
     ['values that are not ids', '{"id":null,"task_id":{},"data":[],"taskId":true,"output":{"task_id":1.5}}'],
-    ['a good code and no data', '{"code":"success","message":"","data":null}'],
     ['a good code and a request id', '{"code":0,"message":"SUCCEED","request_id":"r","data":{}}'],
     ['data that is a sentence', '{"code":0,"data":"your task was submitted"}'],
     ['inherited members', '{"__proto__":{"id":"task_1"}}'],
@@ -271,23 +154,6 @@ describe('a truncated response to a Protocol C submission', () => {
   ])('yields the complete handle: %s', (text, handle) => {
     expect(read(text, 200, false)).toMatchObject({ kind: 'accepted', handle, warning: cut });
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
-  });
-
-  // The dialects whose handle is certain in a truncated response. In others, the first id may be a row number or a call
-  // id.
-  const certain = dialects.filter(([, answer, handle]) => {
-    const text = JSON.stringify(answer);
-    return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);
-  });
-  it.each(certain)('yields the handle once the closing quote has arrived: %s', (_, answer, handle) => {
-    const text = JSON.stringify(answer);
-    const ids = [handle, ...(text.startsWith('{"id"') ? ['one'] : [])];
-    const end = text.indexOf(JSON.stringify(handle)) + handle.length + 2;
-    for (let length = 0; length < text.length; length += 1) {
-      const verdict = read(text.slice(0, length), 200, false);
-      if (verdict.kind === 'accepted') expect(ids).toContain(verdict.handle);
-      else expect(length, text.slice(0, length)).toBeLessThan(end);
-    }
   });
 
   it.each([

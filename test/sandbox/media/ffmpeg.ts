@@ -1,7 +1,13 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
+const folders = (process.env['PATH'] ?? '').split(delimiter);
 
 /** Whether ffmpeg and ffprobe are on the PATH. */
-export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) => spawnSync(tool, ['-version']).status === 0);
+export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) =>
+  folders.some((folder) => existsSync(join(folder, tool))),
+);
 
 /** Decodes media with all of ffmpeg's checks. Returns ffmpeg's warnings, and its raw output on request. */
 export function ffmpeg(
