@@ -23,8 +23,8 @@ export function commandsIn(folder: string, reflection: Reflection): string[][] {
     ['video', 'c', 'fetch', 'task-8', ...to('f.mp4')],
   ];
   const lists = [
-    ['models', ...once],
     ['models', 'vendor-h3-mini', ...once],
+    ['models', ...once],
     ['api', 'GET', '/v1/models', '--include', ...once],
     ['doctor'],
   ];
