@@ -24,10 +24,6 @@ const sources = {
   'patched-fetch': `
     const { fetch } = globalThis;
     globalThis.fetch = (url, { dispatcher, ...rest } = {}) => fetch(url, rest);`,
-  /** Sets the process's clock forward by MGW_TEST_LATER_MS milliseconds. */
-  later: `
-    const now = Date.now;
-    Date.now = () => now() + Number(process.env.MGW_TEST_LATER_MS);`,
 };
 
 /** Returns an environment in which a command starts with one of these preloads. */

@@ -1,18 +1,14 @@
-import { existsSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
 import { describe, expect } from 'vitest';
-import { canaryKey } from '../support/cli.ts';
 import { film } from '../support/film.ts';
 import { head, serve, type Served } from '../support/raw-server.ts';
 import { clocked } from './clocked.ts';
 import { canMount } from './disk.ts';
 import { reply, type Answer } from './gateway.ts';
 import { preloaded } from './preloads.ts';
-import { fast, it, secured, shown, type Scene } from './scene.ts';
+import { fast, it, shown, type Scene } from './scene.ts';
 import { until } from './until.ts';
-
-const protocols = ['a', 'b', 'c'] as const;
 
 /** Returns a response that serves the result with the given changes. */
 const as =
@@ -56,7 +52,7 @@ async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
 
 describe.concurrent('a connection that breaks at every sixteenth of the file', () => {
   it('does not damage the file, and less than a tenth of the file is sent twice', async ({ open }) => {
-    const video = film(1_600_000);
+    const video = film(160_000);
     const scene = await open('c', { video });
     const cuts = Array.from({ length: 15 }, (_, index) => (video.length * (index + 1)) / 16);
     scene.gateway.script.content.push(...cuts.map((cutAt) => as({ cutAt })));
@@ -66,55 +62,24 @@ describe.concurrent('a connection that breaks at every sixteenth of the file', (
 });
 
 describe.concurrent('a range response that does not continue the file', () => {
-  const video = film(400_000);
-  const half = as({ cutAt: 200_000 });
-  const content = film(300_000);
-  const partial = (range: string, etag = '"one"'): Answer =>
-    raw(
-      '206 Partial Content',
-      { etag, 'content-range': range, 'content-length': 100 },
-      content.subarray(0, 100),
-    );
+  // test/http/download/resume.test.ts tests other invalid responses.
+  const video = film(40_000);
+  const half = as({ cutAt: 20_000 });
+  const content = film(30_000);
   const cases: [string, (scene: Scene) => void][] = [
-    [
-      'a server that ignores ranges',
-      ({ gateway }) => gateway.script.content.push(half, as({ ranges: false })),
-    ],
     [
       'an ETag that changes between the attempts',
       ({ gateway }) => {
-        gateway.script.content.push(half);
         gateway.served = { content, etag: '"two"' };
-        gateway.script.content[0] = as({ content: video, etag: '"one"', cutAt: 200_000 });
+        gateway.script.content.push(as({ content: video, etag: '"one"', cutAt: 20_000 }));
       },
     ],
     [
-      'a 206 with another ETag',
-      ({ gateway }) => gateway.script.content.push(half, partial('bytes 200000-200099/400000', '"two"')),
-    ],
-    [
       'a 206 with a wrong start',
-      ({ gateway }) => gateway.script.content.push(half, partial('bytes 100-199/400000')),
-    ],
-    [
-      'a 206 with a wrong total',
-      ({ gateway }) => gateway.script.content.push(half, partial('bytes 200000-200099/200100')),
-    ],
-    [
-      'a 416 at the full size',
-      ({ gateway }) =>
-        gateway.script.content.push(
-          raw('200 OK', { etag: '"one"', 'transfer-encoding': 'chunked' }, chunk(video)),
-          raw('416 Range Not Satisfiable', { 'content-range': 'bytes */400000', 'content-length': 0 }),
-        ),
-    ],
-    [
-      'a 416 at another size',
-      ({ gateway }) =>
-        gateway.script.content.push(
-          half,
-          raw('416 Range Not Satisfiable', { 'content-range': 'bytes */123', 'content-length': 0 }),
-        ),
+      ({ gateway }) => {
+        const range = { etag: '"one"', 'content-range': 'bytes 100-199/40000', 'content-length': 100 };
+        gateway.script.content.push(half, raw('206 Partial Content', range, content.subarray(0, 100)));
+      },
     ],
   ];
   it.for(cases)(
@@ -127,149 +92,56 @@ describe.concurrent('a range response that does not continue the file', () => {
   );
 });
 
-/** Returns one chunk of a chunked body, without the final chunk. */
-function chunk(bytes: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
-}
-
 describe.concurrent('a wrong Content-Length', () => {
-  const video = film(50_000);
-  const cases: [string, Answer][] = [
-    ['too long', raw('200 OK', { 'content-length': 60_000 }, video)],
-    ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
-    ['no length and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
-  ];
-  it.for(cases)(
-    'leads to exit 9 after retries, and nothing is published (%s)',
-    async ([, answer], { open }) => {
-      const scene = await open('c', { video });
-      scene.gateway.always.content = answer;
-      await expectUnpublished(scene, 9, '--retries', '1');
-      expect(scene.gateway.seen.filter(({ step }) => step === 'content').length).toBeGreaterThanOrEqual(4);
-    },
-  );
+  it('leads to exit 9 after retries, and nothing is published', async ({ open }) => {
+    const video = film(5000);
+    const scene = await open('c', { video });
+    scene.gateway.always.content = raw('200 OK', { 'content-length': 6000 }, video);
+    await expectUnpublished(scene, 9, '--retries', '1');
+    expect(scene.gateway.seen.filter(({ step }) => step === 'content').length).toBeGreaterThanOrEqual(4);
+  });
 });
 
 describe.concurrent('other content in place of the file', () => {
-  const video = film(50_000);
-  const cases: [string, Answer][] = [
-    ['HTML', { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } }],
-    ['HTML declared as a video', { body: '<!doctype html><p>no', headers: { 'content-type': 'video/mp4' } }],
-    ['JSON', { body: { error: { message: 'the video is gone' } } }],
-    [
-      'gzip, although identity was requested',
-      raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
-    ],
-  ];
-  it.for(cases)('leads to exit 9, and nothing is published (%s)', async ([, answer], { open }) => {
-    const scene = await open('c', { video });
-    scene.gateway.always.content = answer;
-    await expectUnpublished(scene, 9);
-  });
-
-  it('leads to exit 9 in bounded memory if it is a gzip bomb', async ({ open }) => {
+  it('leads to exit 9, and nothing is published', async ({ open }) => {
     const scene = await open('c');
-    // A gzip file may consist of any number of members, so one member is sent repeatedly.
-    const part = gzipSync(Buffer.alloc(10 * 1024 * 1024));
-    const bomb = Buffer.concat(Array.from({ length: 30 }, () => part));
-    const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
-    scene.gateway.always.content = raw('200 OK', headers, bomb);
-    const peak = join(scene.user.cwd, 'peak');
-    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
-    const run = await scene.run(scene.command(), { env });
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
-    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
-    await scene.expectRerun(9);
-    await scene.expectInvariants(1);
+    scene.gateway.always.content = {
+      body: '<!doctype html><p>Please sign in',
+      headers: { 'content-type': 'video/mp4' },
+    };
+    await expectUnpublished(scene, 9);
   });
 });
 
 describe.concurrent('an expired URL', () => {
-  it.for(protocols)(
-    'leads to a request for a new URL and to exit 0 if it occurs in one response (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
-      await expectSaved(scene);
-      const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
-      if (protocol === 'b') expect(new Set(asked).size).toBe(2);
-    },
-  );
+  it('leads to a request for a new URL and to exit 0 if it occurs in one response', async ({ open }) => {
+    const scene = await open('b');
+    scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
+    await expectSaved(scene);
+    const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
+    expect(new Set(asked).size).toBe(2);
+  });
 
-  it.for(protocols)(
-    'leads to exit 9 if it occurs in every response, and the job remains succeeded (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.always.content = { status: 410, body: 'gone' };
-      await expectUnpublished(scene, 9);
-      delete scene.gateway.always.content;
-      expect((await scene.submit('--key', 'boat')).code).toBe(0);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 9 if it occurs in every response, and the job remains succeeded', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.always.content = { status: 410, body: 'gone' };
+    await expectUnpublished(scene, 9);
+    delete scene.gateway.always.content;
+    expect((await scene.submit('--key', 'boat')).code).toBe(0);
+    await scene.expectInvariants(1);
+  });
 });
 
 describe.concurrent('a redirect of the result', () => {
-  it.for(['a', 'c'] as const)(
-    'is followed without the key if it leads to another site (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      const stranger = await scene.stranger((_, response) => {
-        response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
-      });
-      scene.gateway.script.content.push({ status: 302, headers: { location: `${stranger.origin}/film` } });
-      await expectSaved(scene);
-      expect(stranger.connections.length).toBeGreaterThan(0);
-    },
-  );
-
-  it('leads to exit 9 without a request to the target if the target is another site and the URL contains the key', async ({
-    open,
-  }) => {
+  it('is followed without the key if it leads to another site', async ({ open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
     });
-    const location = `${stranger.origin}/film?token=${canaryKey}`;
-    scene.gateway.always.content = { status: 302, headers: { location } };
-    await expectUnpublished(scene, 9);
-    expect(stranger.connections).toHaveLength(0);
+    scene.gateway.script.content.push({ status: 302, headers: { location: `${stranger.origin}/film` } });
+    await expectSaved(scene);
+    expect(stranger.connections.length).toBeGreaterThan(0);
   });
-
-  it('leads to exit 9 without a connection if it leads from https to http', async ({ open }) => {
-    const scene = await open('c', secured());
-    const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
-    scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
-    const run = await scene.submit();
-    expect(run.json, shown(run)).toMatchObject({
-      exit_code: 9,
-      job: { state: 'succeeded' },
-      error: { retry: 'never', next: ['mgw', 'jobs', 'show', run.json.job?.id] },
-    });
-    await scene.expectRerun(9);
-    expect(stranger.connections).toHaveLength(0);
-    await scene.expectInvariants(1);
-  });
-
-  it.for(['a loop', 'six hops'])(
-    'leads to exit 9 after a limited number of requests (%s)',
-    async (kind, { open }) => {
-      const scene = await open('c');
-      scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
-        const hop = Number(/hop=(\d)/.exec(path)?.[1] ?? 0);
-        if (kind === 'six hops' && hop >= 6) {
-          reply(response, { body: 'too far' });
-          return;
-        }
-        reply(response, {
-          status: 302,
-          headers: { location: kind === 'a loop' ? path : `/x?hop=${hop + 1}` },
-        });
-      };
-      await expectUnpublished(scene, 9);
-      expect(scene.gateway.seen.length).toBeLessThan(30);
-    },
-  );
 });
 
 describe.concurrent('the uri of Protocol A', () => {
@@ -291,15 +163,6 @@ describe.concurrent('the uri of Protocol A', () => {
     at(scene, own.origin);
     await expectSaved(scene);
     expect(keys[0]).toMatch(/^Bearer sk-/);
-  });
-
-  it('receives no key if it is at another site', async ({ open }) => {
-    const scene = await open('a');
-    const stranger = await scene.stranger((_, response) => {
-      response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
-    });
-    at(scene, stranger.origin);
-    await expectSaved(scene);
   });
 
   it('makes mgw exit with 3 if it is at another site that responds with 401, and the error suggests how to trust that site', async ({
@@ -332,30 +195,8 @@ describe.concurrent('the file host of Protocol B', () => {
 });
 
 describe.concurrent('a slow download', () => {
-  const video = film(400_000);
-
-  it('continues at one byte per second', async ({ open }) => {
-    const scene = await open('c', { video });
-    const { clock, save } = await clocked(scene, 50_000);
-    scene.gateway.script.content.push(async ({ socket }) => {
-      socket.write(head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length }));
-      for (let at = 0; at < 90; at += 1) {
-        socket.write(video.subarray(at, at + 1));
-        // The client runs in this event loop, so the byte has arrived after a few turns of the loop.
-        for (let turns = 0; turns < 4; turns += 1) await new Promise((resolve) => setImmediate(resolve));
-        clock.advance(1000);
-      }
-      socket.end(video.subarray(90));
-    });
-    const { job } = await scene.here(scene.gateway.dialect.command);
-    const [file] = await save(job, () => undefined);
-    expect(file?.bytes).toBe(video.length);
-    expect(saved(scene).equals(video)).toBe(true);
-    expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(1);
-    await scene.expectInvariants(1);
-  });
-
   it('is aborted after the idle timeout if it stalls, and is then resumed', async ({ open }) => {
+    const video = film(40_000);
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     let got = 0;
@@ -364,7 +205,7 @@ describe.concurrent('a slow download', () => {
       call.socket.write(
         head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length, etag }),
       );
-      call.socket.write(video.subarray(0, 200_000));
+      call.socket.write(video.subarray(0, 20_000));
       await until(() => existsSync(`${scene.out}.part`) && readFileSync(`${scene.out}.part`).length >= 16);
       const before = clock.now();
       await until(() => (clock.advance(1000), clock.now() - before >= 61_000));
@@ -373,34 +214,26 @@ describe.concurrent('a slow download', () => {
     await save(job, (bytes) => (got = bytes));
     expect(got).toBe(video.length);
     expect(saved(scene).equals(video)).toBe(true);
-    const asked = scene.gateway.seen.filter(({ step }) => step === 'content');
-    expect(asked).toHaveLength(2);
+    expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(2);
     await scene.expectInvariants(1);
   });
 });
 
-describe.concurrent('kill -9 at every twentieth of the file', () => {
-  it('leaves the output absent or complete, and the rerun exits 0', async ({ open }) => {
+describe.concurrent('kill -9 during the download', () => {
+  // `npm run storm -- --power-cut` tries every disk operation.
+  it('leaves the output absent, and the rerun exits 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
-    // Tries three of the twenty positions. `npm run storm -- --power-cut` tries every disk operation.
-    for (const part of [1, 11, 17]) {
-      const running = scene.start(scene.command());
-      scene.gateway.script.content.push((call) => {
-        const { content, etag = '' } = scene.gateway.served;
-        call.socket.write(
-          head('200 OK', { 'content-type': 'video/mp4', 'content-length': content.length, etag }),
-        );
-        call.socket.write(content.subarray(0, (content.length * part) / 20), () =>
-          running.child.kill('SIGKILL'),
-        );
-      });
-      const { code } = await running.result;
-      if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
-      // After the last byte, the process may succeed before the signal arrives.
-      if (code === 0) break;
-    }
-    scene.gateway.script.content.length = 0;
+    const running = scene.start(scene.command());
+    scene.gateway.script.content.push((call) => {
+      const { content, etag = '' } = scene.gateway.served;
+      call.socket.write(
+        head('200 OK', { 'content-type': 'video/mp4', 'content-length': content.length, etag }),
+      );
+      call.socket.write(content.subarray(0, content.length / 2), () => running.child.kill('SIGKILL'));
+    });
+    expect((await running.result).code).toBe(137);
+    expect(existsSync(scene.out)).toBe(false);
     await scene.expectRerun(0);
     expect(saved(scene).equals(video)).toBe(true);
     expect(readdirSync(scene.user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
@@ -412,16 +245,16 @@ describe.skipIf(!canMount)('a disk that fills up during the download', { concurr
   it('leads to exit 10, the .part file is kept, and a rerun exits 0 once space is available', async ({
     open,
   }) => {
-    const video = film(3_000_000);
+    const video = film(600_000);
     const scene = await open('c', { video });
-    const disk = scene.mount('films', 1024);
+    const disk = scene.mount('films', 256);
     const out = join(scene.user.cwd, 'films', 'out.mp4');
     scene.outputs.push(out);
     const json = await scene.here([...scene.gateway.dialect.command, '-o', out, ...fast]);
     const error = { code: 'local_io', charged: 'yes', retry: 'resume' };
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 10, job: { state: 'succeeded' }, error });
     expect(existsSync(`${out}.part`)).toBe(true);
-    disk.resize(16_384);
+    disk.resize(4096);
     await scene.expectRerun(0);
     expect(readFileSync(out).equals(video)).toBe(true);
     await scene.expectInvariants(1);
@@ -429,28 +262,21 @@ describe.skipIf(!canMount)('a disk that fills up during the download', { concurr
 });
 
 describe.concurrent('an output that is not writable', () => {
-  const cases: [string, (path: string) => void][] = [
-    ['exists', (path) => writeFileSync(path, 'mine')],
-    ['is a link', (path) => symlinkSync('/dev/null', path)],
-    ['is a link to nothing', (path) => symlinkSync('nothing', path)],
-  ];
-  it.for(cases)(
-    'leads to exit 10 before payment and remains unchanged if it %s',
-    async ([, make], { open }) => {
-      const scene = await open('c');
-      make(scene.out);
-      const run = await scene.submit();
-      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
-      await scene.expectRerun(10);
-      expect(scene.gateway.seen).toEqual([]);
-      await scene.expectInvariants(0, [Buffer.from('mine')]);
-    },
-  );
+  // test/security/files.test.ts tests links and FIFOs.
+  it('leads to exit 10 before payment and remains unchanged if it exists', async ({ open }) => {
+    const scene = await open('c');
+    writeFileSync(scene.out, 'mine');
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    await scene.expectRerun(10);
+    expect(scene.gateway.seen).toEqual([]);
+    await scene.expectInvariants(0, [Buffer.from('mine')]);
+  });
 });
 
 describe.concurrent('two processes that fetch one job', () => {
   it('both exit 0 with one file', async ({ open }) => {
-    const scene = await open('c', { video: film(2_000_000) });
+    const scene = await open('c', { video: film(400_000) });
     const { job } = await scene.here(scene.gateway.dialect.command);
     const command = ['video', 'c', 'fetch', job.id, '-o', scene.out, ...fast, '--json'];
     const runs = await Promise.all([scene.run(command), scene.run(command)]);
@@ -473,25 +299,10 @@ describe.concurrent('a video inside the response of Protocol A', () => {
   const video = film(3000);
   const encoded = video.toString('base64');
 
-  it.for([
-    ['an invalid character', `${encoded.slice(0, 100)}*${encoded.slice(101)}`],
-    ['invalid padding', `${encoded.replace(/=+$/, '')}A===`],
-    ['a word', 'text'],
-    ['no characters', ''],
-  ] as const)(
-    'is not saved if its Base64 contains %s, and the command exits 9',
-    async ([, text], { open }) => {
-      const scene = await open('a', { video });
-      inline(scene, text);
-      await expectUnpublished(scene, 9);
-    },
-  );
-
-  it('is saved without changes if it consists of a few non-text bytes', async ({ open }) => {
-    const short = Buffer.from('not a film');
-    const scene = await open('a', { video: short });
-    inline(scene, short.toString('base64'));
-    await expectSaved(scene);
+  it('is not saved if its Base64 is invalid, and the command exits 9', async ({ open }) => {
+    const scene = await open('a', { video });
+    inline(scene, `${encoded.slice(0, 100)}*${encoded.slice(101)}`);
+    await expectUnpublished(scene, 9);
   });
 
   it('is saved without changes if its string contains escapes', async ({ open }) => {
@@ -526,20 +337,14 @@ describe.concurrent('a video inside the response of Protocol A', () => {
 });
 
 describe.concurrent('URLs of Protocol B that are not fetched', () => {
-  const addresses: [string, (port: number) => string][] = [
-    ['file:', () => 'file:///etc/passwd'],
-    ['data:', () => `data:video/mp4;base64,${film(500).toString('base64')}`],
-    ['a link-local address', () => 'http://169.254.169.254/latest/meta-data'],
-    ['a loopback address as IPv6', (port) => `http://[::ffff:127.0.0.1]:${port}/film`],
-    ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
-    ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
-  ];
-  it.for(addresses)('lead to exit 9 without a request (%s)', async ([, address], { open }) => {
+  // test/http/trust.test.ts tests other addresses.
+  it('lead to exit 9 without a request', async ({ open }) => {
     const scene = await open('b');
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
+    const address = `http://[::ffff:127.0.0.1]:${stranger.port}/film`;
     scene.gateway.always.query = (call) =>
       reply(call.response, {
-        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), address(stranger.port)),
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), address),
       });
     await expectUnpublished(scene, 9);
     expect(stranger.connections).toHaveLength(0);

@@ -3,11 +3,9 @@ import { join } from 'node:path';
 import { describe, expect } from 'vitest';
 import type { ProtocolName } from '../../src/protocols/registry.ts';
 import { canaryKey } from '../support/cli.ts';
-import { reply, type Call } from './gateway.ts';
-import { preloaded } from './preloads.ts';
+import { detail } from './dialects.ts';
+import { reply } from './gateway.ts';
 import { fast, it, shown, type Scene } from './scene.ts';
-
-const protocols = ['a', 'b', 'c'] as const;
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
@@ -22,12 +20,8 @@ const changes: Record<string, Json | undefined> = {
   removed: undefined,
   null: null,
   'a text': 'text',
-  'an empty text': '',
   'a number': 7,
-  true: true,
-  'an object': { inside: 1 },
   'a list': [1],
-  'an empty list': [],
 };
 
 /** Returns every change to every member and element of a response, one at a time. */
@@ -131,78 +125,32 @@ function expectHarmless(text: string, most: number): void {
 }
 
 describe.concurrent('control characters in messages of a megabyte', () => {
+  // test/security/text.test.ts tests shorter texts in all fields of all commands.
   const places: [string, ProtocolName, (scene: Scene) => void][] = [
     [
       'a refused submission',
       'c',
       ({ gateway }) =>
-        (gateway.always.submit = { status: 400, body: { error: { message: long, code: evil } } }),
-    ],
-    [
-      'a lost response',
-      'a',
-      ({ gateway }) => (gateway.always.submit = { status: 500, body: { error: { message: long } } }),
-    ],
-    [
-      'a response of a busy gateway',
-      'b',
-      ({ gateway }) => (gateway.always.submit = { status: 429, body: { error: { message: long } } }),
-    ],
-    [
-      'a status word',
-      'c',
-      ({ gateway }) => (gateway.always.query = task((task_id) => ({ task_id, status: long.slice(0, 5000) }))),
+        (gateway.always.submit = {
+          status: 400,
+          body: { error: { message: long, code: evil }, request_id: long },
+        }),
     ],
     [
       'a failed task',
-      'c',
+      'b',
       ({ gateway }) =>
-        (gateway.always.query = task((task_id) => ({
-          task_id,
-          status: 'failed',
-          error: { message: long, code: evil },
-        }))),
-    ],
-    [
-      'a failed operation',
-      'a',
-      ({ gateway }) =>
-        (gateway.always.query = task((name) => ({ name, done: true, error: { code: 3, message: long } }))),
-    ],
-    ["B's message", 'b', ({ gateway }) => (gateway.always.query = task((handle) => detail(handle, long)))],
-    [
-      'a handle',
-      'c',
-      ({ gateway }) => (gateway.always.submit = { body: { task_id: evil, error: { message: long } } }),
+        (gateway.always.query = (call) => {
+          const task = { ErrCode: 7, ErrCodeExt: evil, Message: long };
+          reply(call.response, { body: detail(call.gateway.dialect.asked(call), 'FINISH', task) });
+        }),
     ],
     [
       'a response in place of the video',
       'c',
       ({ gateway }) => (gateway.always.content = { body: { error: { message: long } } }),
     ],
-    [
-      'a request id',
-      'c',
-      ({ gateway }) =>
-        (gateway.always.submit = { status: 400, body: { error: { message: 'no' }, request_id: long } }),
-    ],
-    [
-      'a redirect',
-      'c',
-      ({ gateway }) =>
-        (gateway.always.submit = {
-          status: 307,
-          headers: { location: `http://example.com/${'x'.repeat(9000)}` },
-        }),
-    ],
   ];
-  const task =
-    (bodyOf: (handle: string) => object) =>
-    (call: Call): void =>
-      reply(call.response, { body: bodyOf(call.gateway.dialect.asked(call)) });
-  const detail = (handle: string, Message: string): object => ({
-    Response: { AigcVideoTask: { TaskId: handle, Status: 'FINISH', ErrCode: 7, ErrCodeExt: evil, Message } },
-  });
 
   it.for(places)('are escaped and truncated in %s', async ([, protocol, arrange], { open }) => {
     const scene = await open(protocol);
@@ -215,45 +163,19 @@ describe.concurrent('control characters in messages of a megabyte', () => {
     expectHarmless(json.stdout.replaceAll('\n', '') + json.stderr, 200_000);
     const listed = await scene.seen(['jobs', 'ls', '--all']);
     expectHarmless(listed.stdout + listed.stderr, 20_000);
-    const status = await scene.seen(['video', protocol, 'status', '@last']);
-    expectHarmless(status.stdout + status.stderr, 20_000);
-    for (const { code } of [listed, status, json]) expect(code).not.toBe(1);
+    for (const { code } of [listed, json]) expect(code).not.toBe(1);
   });
 });
 
 describe.concurrent('the API key, quoted by the gateway', () => {
   const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+  // test/security/key.test.ts tests all fields of all commands.
   const places: [string, (scene: Scene) => void][] = [
-    [
-      'in a refused submission',
-      ({ gateway }) => (gateway.always.submit = { status: 401, body: { error: { message: told } } }),
-    ],
-    [
-      'in a lost response',
-      ({ gateway }) =>
-        (gateway.always.submit = {
-          status: 500,
-          body: { error: { message: told } },
-          headers: { 'x-echo': told },
-        }),
-    ],
-    [
-      'in a refused query',
-      ({ gateway }) => (gateway.always.query = { status: 401, body: { error: { message: told } } }),
-    ],
     [
       'in a failed task',
       ({ gateway }) =>
         (gateway.always.query = (call) =>
           reply(call.response, { body: { status: 'failed', error: { message: told, code: told } } })),
-    ],
-    [
-      'in a status word',
-      ({ gateway }) => (gateway.always.query = (call) => reply(call.response, { body: { status: told } })),
-    ],
-    [
-      'in place of the video',
-      ({ gateway }) => (gateway.always.content = { status: 200, body: { error: { message: told } } }),
     ],
     [
       'in a redirect URL',
@@ -276,8 +198,8 @@ describe.concurrent('the API key, quoted by the gateway', () => {
 describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
-  it.for(protocols)('does not pollute a prototype (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
+  it('does not pollute a prototype', async ({ open }) => {
+    const scene = await open('c');
     const { gateway } = scene;
     const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
     gateway.script.submit.push((call) =>
@@ -315,56 +237,29 @@ describe.concurrent('a Content-Disposition with a path', () => {
 });
 
 describe.concurrent('a hostile model list', () => {
-  const listing = (scene: Scene, body: string): void => {
-    scene.gateway.always.other = (call) => reply(call.response, { body });
-  };
-
-  it('is read in bounded memory if it has 10 MB', async ({ open }) => {
+  it('leads to exit 6 if it has no end', async ({ open }) => {
     const scene = await open('c');
-    const entry = (index: number): string => `{"id":"model-${index}","note":"${'x'.repeat(900)}"}`;
-    listing(scene, `{"data":[${Array.from({ length: 10_800 }, (_, index) => entry(index)).join(',')}]}`);
-    const peak = join(scene.user.cwd, 'peak');
-    const run = await scene.run(['models'], { env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }) });
-    expect(run.code, run.stderr).toBe(0);
-
-    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(250_000);
-  });
-
-  it('leads to exit 6 in bounded memory if it has no end', async ({ open }) => {
-    const scene = await open('c');
+    let sent = 0;
     scene.gateway.always.other = ({ socket }) => {
+      const more = '{"id":"x"},'.repeat(6000);
       const pour = (): void => {
-        while (!socket.destroyed && socket.write('{"id":"x"},'.repeat(6000)));
+        sent += more.length;
+        if (!socket.destroyed) socket.write(more, pour);
       };
-      socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"data":[');
-      socket.on('drain', pour);
-      pour();
+      socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"data":[', pour);
     };
-    const peak = join(scene.user.cwd, 'peak');
-    const env = preloaded('peak-memory', { MGW_TEST_PEAK: peak });
-    const run = await scene.run(['models', '--retries', '0', '--json'], { env });
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 6 });
-    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
+    const json = await scene.here(['models', '--retries', '0']);
+    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 6 });
+    expect(sent).toBeLessThan(32 * 1024 * 1024);
   });
 
-  it('is escaped if its model ids contain control characters', async ({ open }) => {
+  it('does not cause a crash, regardless of its form', async ({ open }) => {
     const scene = await open('c');
-    listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
-    const run = await scene.seen(['models']);
-    expect(run.code, shown(run)).toBe(0);
-    expect(run.stdout).toContain('plain');
-    expectHarmless(run.stdout + run.stderr, 20_000);
-    expectHarmless((await scene.seen(['models', '--json'])).stdout.replaceAll('\n', ''), 20_000);
-  });
-
-  it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    'does not cause a crash if it is %s',
-    async (body, { open }) => {
-      const scene = await open('c');
-      listing(scene, body);
+    for (const body of ['{"data":{"id":"x"}}', '{"data":null}', 'null', '7', '<html>']) {
+      scene.gateway.always.other = { body };
       const json = await scene.here(['models', '--retries', '0']);
       expect([0, 6], JSON.stringify(json)).toContain(json.exit_code);
       if (json.exit_code === 0) expect(json['models']).toEqual([]);
-    },
-  );
+    }
+  });
 });

@@ -2,14 +2,13 @@ import { hurry } from '../support/one-process.ts';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect } from 'vitest';
-import { canaryKey } from '../support/cli.ts';
+import { canaryKey, type CliJson } from '../support/cli.ts';
 import { tcpServer } from '../support/servers.ts';
 import { resetsUnread } from './blackhole.ts';
 import type { Answer, Call } from './gateway.ts';
 import { preloaded } from './preloads.ts';
 import { it, shown, type Scene } from './scene.ts';
 
-const protocols = ['a', 'b', 'c'] as const;
 const unknown = { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } };
 
 /** Creates a task, and sends a response that does not report the task. */
@@ -30,6 +29,25 @@ const cutAfter =
     socket.end(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n${text}`);
   };
 
+/** Submits twice. Expects exit 7 from both runs, and one submission. Returns the document of the first run. */
+async function expectUnknown(scene: Scene, ...flags: string[]): Promise<CliJson> {
+  const { json } = await scene.submit(...flags);
+  expect(json).toMatchObject(unknown);
+  await scene.expectRerun(7);
+  expect(scene.gateway.submissions).toHaveLength(1);
+  await scene.expectInvariants(1);
+  return json;
+}
+
+/** Submits under a key, and repeats the command. Expects exit 0 from both runs, and one creation. Returns the job. */
+async function expectAccepted(scene: Scene): Promise<CliJson['job']> {
+  const run = await scene.submit('--key', 'boat');
+  expect(run.code, shown(run)).toBe(0);
+  await scene.expectRerun(0);
+  await scene.expectInvariants(1);
+  return run.json.job;
+}
+
 /** Returns the content of all record files in the ledger. */
 function records({ user }: Scene): string {
   const folder = join(user.cwd, 'state', 'jobs');
@@ -44,7 +62,7 @@ describe('a connection reset before the request is read', () => {
     const scene = await open('c');
     const server = await resetsUnread('127.0.0.5');
     scene.onEnd(() => server.stop());
-    const run = await scene.run(scene.command('--base-url', server.url));
+    const run = await scene.submit('--base-url', server.url);
     expect(run.json).toMatchObject(unknown);
     await scene.expectRerun(7);
     expect(server.connections()).toBe(1);
@@ -55,7 +73,7 @@ describe('a connection reset before the request is read', () => {
     const scene = await open('c');
     const server = await tcpServer((socket) => socket.resetAndDestroy());
     const here = scene.command('--base-url', `http://127.0.0.1:${server.port}`, '--new', '--retries', '1');
-    for (let take = 1; take <= 12; take++) {
+    for (let take = 1; take <= 6; take++) {
       expect(await scene.here(here)).toMatchObject(unknown);
       expect(server.connections).toBe(take);
     }
@@ -81,42 +99,28 @@ describe.concurrent('a connection reset while the request is handled', () => {
     await scene.expectInvariants(0);
   });
 
-  it.for(protocols)(
-    'leads to exit 7 after the whole body, and so does the rerun (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
-      expect((await scene.submit()).json).toMatchObject(unknown);
-      await scene.expectRerun(7);
-      await scene.expectInvariants(0);
-    },
-  );
-
-  it.for(protocols)(
-    'leads to exit 7 after the creation, until the handle is adopted (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.script.submit.push(({ gateway, socket }) => {
-        gateway.create();
-        socket.resetAndDestroy();
-      });
-      const run = await scene.submit();
-      expect(run.json).toMatchObject(unknown);
-      await scene.expectRerun(7);
-      await scene.expectInvariants(1);
-      const [handle = ''] = scene.gateway.created;
-      await scene.here(['jobs', 'resolve', run.json.job.id, '--adopt', handle]);
-      const resumed = await scene.submit();
-      expect(resumed.code, shown(resumed)).toBe(0);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 7 after the creation, until the handle is adopted', async ({ open }) => {
+    const scene = await open('a');
+    scene.gateway.script.submit.push(({ gateway, socket }) => {
+      gateway.create();
+      socket.resetAndDestroy();
+    });
+    const run = await scene.submit();
+    expect(run.json).toMatchObject(unknown);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+    const [handle = ''] = scene.gateway.created;
+    await scene.here(['jobs', 'resolve', run.json.job.id, '--adopt', handle]);
+    const resumed = await scene.submit();
+    expect(resumed.code, shown(resumed)).toBe(0);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
 });
 
 describe.concurrent('no response after the task was created', () => {
-  it.for(protocols)('leads to exit 7 at the request timeout (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
+  it('leads to exit 7 at the request timeout', async ({ open }) => {
+    const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway }) => void gateway.create());
     const run = await scene.submit('--request-timeout', '1s');
     expect(run.json).toMatchObject(unknown);
@@ -127,216 +131,142 @@ describe.concurrent('no response after the task was created', () => {
 });
 
 describe.concurrent('a slow response within the timeout', () => {
-  it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
+  it('is accepted', async ({ open }) => {
+    const scene = await open('b');
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
       const text = gateway.accept();
       response.writeHead(200, { 'content-type': 'application/json' });
       for (const character of text) await new Promise((resolve) => response.write(character, resolve));
       response.end();
     });
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
+    await expectAccepted(scene);
   });
 });
 
 describe.concurrent('a 200 without a handle', () => {
   const answers: [string, Answer][] = [
-    ['truncated before the handle', cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + 5))],
-    ['not JSON', created({ body: 'OK, queued <marker>' })],
-    ['empty', created({ body: '' })],
-    ['{}', created({ body: '{}' })],
-    ['null', created({ body: 'null' })],
+    [
+      'truncated before the handle',
+      cutAfter((whole, handle) => `${whole.slice(0, whole.indexOf(handle) + 5)}<marker>`),
+    ],
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
-  it.for(answers)(
-    'leads to exit 7, and the raw response is recorded (%s)',
-    async ([name, answer], { open }) => {
-      const scene = await open('c');
-      scene.gateway.script.submit.push(answer);
-      expect(await scene.here(scene.command())).toMatchObject(unknown);
-      expect(records(scene)).toContain('"type":"reply"');
-      if (/HTML|not JSON/.test(name)) expect(records(scene)).toContain('<marker>');
-      expect(await scene.here(scene.command())).toMatchObject(unknown);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it.for(answers)('leads to exit 7, and the raw response is recorded (%s)', async ([, answer], { open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(answer);
+    await expectUnknown(scene);
+    expect(records(scene)).toContain('"type":"reply"');
+    expect(records(scene)).toContain('<marker>');
+  });
 });
 
 describe.concurrent("a 200 truncated right after the handle's closing quote", () => {
-  it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
+  it('is accepted', async ({ open }) => {
+    const scene = await open('c');
     const answer = cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + handle.length + 1));
     scene.gateway.script.submit.push(answer);
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    expect(run.json.job.handle).toBe(scene.gateway.created[0]);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
+    expect((await expectAccepted(scene)).handle).toBe(scene.gateway.created[0]);
   });
 });
 
 describe.concurrent('a server error after the task was created', () => {
-  it.for([500, 502, 504])(
-    'leads to exit 7, and the rerun sends nothing (HTTP %i)',
-    async (status, { open }) => {
-      const scene = await open('c');
-      scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"upstream failed"}}' }));
-      for (let runs = 0; runs < 2; runs += 1)
-        expect(await scene.here(scene.command())).toMatchObject(unknown);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 7, and the rerun sends nothing', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(
+      created({ status: 502, body: '{"error":{"message":"upstream failed"}}' }),
+    );
+    await expectUnknown(scene);
+  });
 });
 
 describe.concurrent('a 503 of a proxy after the task was created', () => {
-  const html = { 'content-type': 'text/html' };
-  const cases: [string, Answer][] = [
-    ['an HTML page', created({ status: 503, body: '<html>503</html>', headers: html })],
-    [
-      'a sentence',
-      created({ status: 503, body: 'upstream connect error or disconnect/reset before headers' }),
-    ],
-    ['an empty body', created({ status: 503, body: '' })],
-  ];
-  it.for(cases)(
-    'leads to exit 7 and one creation, even after the rerun (with %s)',
-    async ([, answer], { open }) => {
-      const scene = await open('c');
-      scene.gateway.script.submit.push(answer);
-      const command = scene.command('--retries', '2');
-      for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(command)).toMatchObject(unknown);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 7 and one creation, even after the rerun', async ({ open }) => {
+    const scene = await open('c');
+    const html = { 'content-type': 'text/html' };
+    scene.gateway.script.submit.push(created({ status: 503, body: '<html>503</html>', headers: html }));
+    await expectUnknown(scene, '--retries', '2');
+  });
 });
 
 describe.concurrent('an error that contains a task id', () => {
-  const cases = [
-    ['a', 400],
-    ['b', 429],
-    ['c', 503],
-  ] as const;
-  it.for(cases)(
-    'leads to exit 7, and the id is recorded (Protocol %s, HTTP %i)',
-    async ([protocol, status], { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.script.submit.push(({ gateway, response }) => {
-        const error = { error: { message: 'slow down' } };
-        const body = { ...(JSON.parse(gateway.accept()) as object), ...error };
-        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-      });
-      const command = scene.command('--retries', '2');
-      const first = await scene.here(command);
-      expect(first).toMatchObject(unknown);
-      expect(first.error.message).toContain(scene.gateway.created[0]);
-      expect(await scene.here(command)).toMatchObject(unknown);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 7, and the id is recorded', async ({ open }) => {
+    const scene = await open('b');
+    scene.gateway.script.submit.push(({ gateway, response }) => {
+      const body = { ...(JSON.parse(gateway.accept()) as object), error: { message: 'slow down' } };
+      response.writeHead(429, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    });
+    const first = await expectUnknown(scene, '--retries', '2');
+    expect(first.error.message).toContain(scene.gateway.created[0]);
+  });
 });
 
 describe.concurrent('an error whose message is the JSON of a task', () => {
-  const cases = protocols.flatMap((protocol) => [400, 429, 503].map((status) => [protocol, status] as const));
-  it.for(cases)(
-    'leads to exit 7 after one request (Protocol %s, HTTP %i)',
-    async ([protocol, status], { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.always.submit = ({ gateway, response }) => {
-        const body = { code: 'fail_to_fetch_task', message: gateway.accept(), data: null };
-        const headers = { 'content-type': 'application/json', 'retry-after': '0' };
-        response.writeHead(status, headers).end(JSON.stringify(body));
-      };
-      const run = await scene.here(scene.command('--retries', '3'));
-      expect(run).toMatchObject(unknown);
-      expect(run.error.message).toContain(scene.gateway.created[0]);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      await scene.expectInvariants(1);
-    },
-  );
+  it('leads to exit 7 after one request', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.always.submit = ({ gateway, response }) => {
+      const body = { code: 'fail_to_fetch_task', message: gateway.accept(), data: null };
+      const headers = { 'content-type': 'application/json', 'retry-after': '0' };
+      response.writeHead(503, headers).end(JSON.stringify(body));
+    };
+    const first = await expectUnknown(scene, '--retries', '3');
+    expect(first.error.message).toContain(scene.gateway.created[0]);
+  });
 });
 
 describe.concurrent('three temporary refusals, then an acceptance', () => {
-  const cases = [
-    ['c', 429, undefined],
-    ['c', 503, undefined],
-    ['c', 429, '1'],
-    ['c', 503, '1'],
-    ['a', 429, '1'],
-    ['b', 503, undefined],
-  ] as const;
-  it.for(cases)(
-    'lead to exit 0 (Protocol %s, HTTP %i, Retry-After %s)',
-    async ([protocol, status, retryAfter], { open }) => {
-      const scene = await open(protocol);
-      const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
-      const body = { error: { message: 'slow down' } };
-      for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
-      const run = await scene.submit('--key', 'boat');
-      expect(run.code, shown(run)).toBe(0);
-      const times = scene.gateway.submissions.map(({ at }) => at);
-      expect(times).toHaveLength(4);
-      const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
-      for (const [index, at] of times.slice(1).entries())
-        expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
-      await scene.expectRerun(0);
-      await scene.expectInvariants(1);
-    },
-  );
+  it.for([
+    [429, '1'],
+    [503, undefined],
+  ] as const)('lead to exit 0 (HTTP %i, Retry-After %s)', async ([status, retryAfter], { open }) => {
+    const scene = await open('c');
+    const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+    const body = { error: { message: 'slow down' } };
+    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
+    await expectAccepted(scene);
+    const times = scene.gateway.submissions.map(({ at }) => at);
+    expect(times).toHaveLength(4);
+    const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
+    for (const [index, at] of times.slice(1).entries())
+      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+  });
 });
 
 describe.concurrent('a temporary refusal that does not end', () => {
-  it.for(protocols)(
-    'leads to exit 6 if it is HTTP 429, and nothing is created (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
-      const run = await scene.submit('--retries', '1');
-      const error = { code: 'rate_limited', charged: 'no', retry: 'safe' };
-      expect(run.json).toMatchObject({ exit_code: 6, error });
-      expect((await scene.again()).code).toBe(6);
-      await scene.expectInvariants(0);
-    },
-  );
+  it('leads to exit 6 after the last retry, and nothing is created', async ({ open }) => {
+    const scene = await open('a');
+    scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
+    const run = await scene.submit('--retries', '1');
+    const error = { code: 'rate_limited', charged: 'no', retry: 'safe' };
+    expect(run.json).toMatchObject({ exit_code: 6, error });
+    expect((await scene.again()).code).toBe(6);
+    await scene.expectInvariants(0);
+  });
 
-  it.for(protocols)(
-    'leads to exit 6 immediately if Retry-After is 86400, and the error contains the time of the next attempt (%s)',
-    async (protocol, { open }) => {
-      const scene = await open(protocol);
-      scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
-      const before = Date.now();
-      const run = await scene.submit();
-      expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'rate_limited', retry: 'safe' } });
-      const when = /\d{4}-\d\d-\d\dT[\d:.]+Z/.exec(run.json.error.message)?.[0] ?? '';
-      expect(Date.parse(when) - before).toBeGreaterThanOrEqual(86_400_000);
-      expect(scene.gateway.submissions).toHaveLength(1);
-      expect((await scene.again()).code).toBe(6);
-      await scene.expectInvariants(0);
-    },
-  );
+  it('leads to exit 6 immediately if Retry-After is 86400, and the error contains the time of the next attempt', async ({
+    open,
+  }) => {
+    const scene = await open('c');
+    scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
+    const before = Date.now();
+    const run = await scene.submit();
+    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'rate_limited', retry: 'safe' } });
+    const when = /\d{4}-\d\d-\d\dT[\d:.]+Z/.exec(run.json.error.message)?.[0] ?? '';
+    expect(Date.parse(when) - before).toBeGreaterThanOrEqual(86_400_000);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(0);
+  });
 });
 
 describe.concurrent('an unusual Retry-After', () => {
   const cases: [string, string | string[], number][] = [
-    ['a date', new Date(Date.now() + 1000).toUTCString(), 0],
-    ['negative', '-5', 0],
-    ['text', 'soon', 0],
     ['1e99', '1e99', 6],
-    ['sent twice', ['1', '0'], 0],
+    ['sent twice, once as text', ['soon', '0'], 0],
   ];
   it.for(cases)('does not cause a crash or a hang (%s)', async ([, value, code], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
     const run = await scene.submit('--key', 'boat');
     expect(run.code, shown(run)).toBe(code);
-    const again = await scene.again();
-    expect(again.code, shown(again)).toBe(0);
     await scene.expectInvariants(1);
   });
 });
@@ -344,8 +274,6 @@ describe.concurrent('an unusual Retry-After', () => {
 describe.concurrent('a definite refusal', () => {
   const refusals = [
     [401, 3, 'auth'],
-    [403, 3, 'auth'],
-    [400, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
     [404, 4, 'not_found'],
   ] as const;
@@ -367,26 +295,23 @@ describe.concurrent('a definite refusal', () => {
 });
 
 describe.concurrent('an ambiguous status', () => {
-  it.for([408, 409, 425])('leads to exit 7 (HTTP %i)', async (status, { open }) => {
+  it('leads to exit 7', async ({ open }) => {
     const scene = await open('c');
-    scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
-    for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(scene.command())).toMatchObject(unknown);
-    expect(scene.gateway.submissions).toHaveLength(1);
-    await scene.expectInvariants(1);
+    scene.gateway.script.submit.push(created({ status: 409, body: '{"error":{"message":"conflict"}}' }));
+    await expectUnknown(scene);
   });
 });
 
 describe.concurrent('a redirect to another host', () => {
-  it.for([301, 302, 303, 307, 308])('is not followed (HTTP %i)', async (status, { open }) => {
+  it.for([303, 307])('is not followed (HTTP %i)', async (status, { open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => response.end('{}'));
     const location = `${stranger.origin}/elsewhere`;
     scene.gateway.always.submit = { status, headers: { location } };
-    const command = scene.command();
-    const json = await scene.here(command);
+    const json = await scene.here(scene.command());
     expect(json.exit_code).toBe(status < 304 ? 7 : 4);
     if (status > 304) expect(json.error.message).toContain(stranger.origin);
-    expect((await scene.here(command)).exit_code).toBe(json.exit_code);
+    expect((await scene.again()).code).toBe(json.exit_code);
     expect(stranger.connections).toHaveLength(0);
     await scene.expectInvariants(status < 304 ? 1 : 0);
   });
@@ -405,32 +330,21 @@ describe.concurrent('errors of Protocol B with HTTP 200', () => {
   it('cause a retry for RequestLimitExceeded', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
+    await expectAccepted(scene);
   });
   it('lead to exit 7 for InternalError', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(created(answer('InternalError')));
-    expect((await scene.submit()).json).toMatchObject(unknown);
-    await scene.expectRerun(7);
-    await scene.expectInvariants(1);
+    await expectUnknown(scene);
   });
 });
 
 describe.concurrent('a handle and an error in one response', () => {
-  const errors = {
-    a: { error: { code: 13, message: 'quota is nearly used up' } },
-    b: { Error: { Code: 'InternalError', Message: 'quota is nearly used up' } },
-    c: { error: { code: 'x', message: 'quota is nearly used up' } },
-  };
-  it.for(protocols)('are accepted, with a warning (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
+  it('are accepted, with a warning', async ({ open }) => {
+    const scene = await open('a');
     scene.gateway.script.submit.push(({ gateway, response }) => {
-      const body = JSON.parse(gateway.accept()) as { Response?: object };
-      Object.assign(body.Response ?? body, errors[protocol]);
-      response.end(JSON.stringify(body));
+      const error = { code: 13, message: 'quota is nearly used up' };
+      response.end(JSON.stringify({ ...(JSON.parse(gateway.accept()) as object), error }));
     });
     const run = await scene.submit('--key', 'boat');
     expect(run.code, shown(run)).toBe(0);
@@ -441,39 +355,22 @@ describe.concurrent('a handle and an error in one response', () => {
 });
 
 describe.concurrent('ids of Protocol C', () => {
-  it('are queried without the loss of a digit if they have 20 digits', async ({ open }) => {
+  it('are read from task_id if id differs, and are queried without the loss of a digit if they have 20 digits', async ({
+    open,
+  }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
-      response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
+      const id = gateway.create('12345678901234567891');
+      response.end(`{"id":"request-77","task_id":${id},"status":"queued"}`);
     });
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    expect(run.json.job.handle).toBe('12345678901234567891');
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
-
-  it('are read from task_id if id differs', async ({ open }) => {
-    const scene = await open('c');
-    scene.gateway.script.submit.push(({ gateway, response }) => {
-      response.end(JSON.stringify({ id: 'request-77', task_id: gateway.create(), status: 'queued' }));
-    });
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    expect(run.json.job.handle).toBe(scene.gateway.created[0]);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
+    expect((await expectAccepted(scene)).handle).toBe('12345678901234567891');
   });
 });
 
 describe.concurrent('operation names of Protocol A that cannot be queried', () => {
-  const names = [
-    'models/another/operations/op-1',
-    'https://example.com/v1beta/models/video-a/operations/op-1',
-    'models/video-a/operations/../../../v1/models',
-  ];
-  it.for(names)('lead to exit 9, and are neither queried nor sent again (%s)', async (name, { open }) => {
+  it('lead to exit 9, and are neither queried nor sent again', async ({ open }) => {
     const scene = await open('a');
+    const name = 'models/video-a/operations/../../../v1/models';
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ name: gateway.create(name), done: false }));
     });
@@ -487,39 +384,33 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
 });
 
 describe.concurrent('an endless response', () => {
-  const line = `x-${'y'.repeat(1000)}: ${'z'.repeat(1000)}\r\n`;
-  const endless: [string, string, string][] = [
-    ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
-    ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
-  ];
-  it.for(endless)(
-    'leads to exit 7 in bounded memory if its %s is endless',
-    async ([, start, more], { open }) => {
-      const scene = await open('c');
-      scene.gateway.script.submit.push(({ gateway, socket }) => {
-        gateway.create();
-        const pour = (): void => {
-          while (!socket.destroyed && socket.write(more));
-        };
-        socket.on('drain', pour).write(start);
-        pour();
-      });
-      const peak = join(scene.user.cwd, 'peak');
-      const run = await scene.run(scene.command(), {
-        env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }),
-      });
-      expect(run.json).toMatchObject(unknown);
-      expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
-      await scene.expectRerun(7);
-      await scene.expectInvariants(1);
-    },
-  );
+  // test/http/client.test.ts tests endless headers.
+  it('leads to exit 7 in bounded memory', async ({ open }) => {
+    const scene = await open('c');
+    scene.gateway.script.submit.push(({ gateway, socket }) => {
+      gateway.create();
+      const pour = (): void => {
+        while (!socket.destroyed && socket.write('x'.repeat(64 * 1024)));
+      };
+      const start = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"';
+      socket.on('drain', pour).write(start);
+      pour();
+    });
+    const peak = join(scene.user.cwd, 'peak');
+    const run = await scene.run(scene.command(), {
+      env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }),
+    });
+    expect(run.json).toMatchObject(unknown);
+    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
+    await scene.expectRerun(7);
+    await scene.expectInvariants(1);
+  });
 });
 
 describe.concurrent('a different body under the same --key', () => {
-  it.for(protocols)('leads to exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    await scene.submit('--key', 'boat');
+  it('leads to exit 2, and nothing is sent', async ({ open }) => {
+    const scene = await open('c');
+    await scene.here([...scene.gateway.dialect.command, '--key', 'boat']);
     const other = await scene.here([...scene.gateway.dialect.other, '--key', 'boat']);
     expect(other).toMatchObject({ exit_code: 2, error: { code: 'conflict', charged: 'no' } });
     expect(scene.gateway.submissions).toHaveLength(1);
@@ -534,9 +425,6 @@ describe.concurrent('the API key in a response', () => {
     scene.gateway.script.submit.push(
       created({ status: 500, body: JSON.stringify({ error: { message: told } }) }),
     );
-    const run = await scene.submit('-v');
-    expect(run.json).toMatchObject(unknown);
-    await scene.expectRerun(7);
-    await scene.expectInvariants(1);
+    await expectUnknown(scene, '-v');
   });
 });

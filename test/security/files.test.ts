@@ -2,11 +2,11 @@ import { execFileSync, spawn } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
-  existsSync,
   lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -65,11 +65,8 @@ describe('a file or folder', () => {
     'is not used for state or config if it belongs to another user',
     async () => {
       const state = join(user.cwd, 'foreign');
-      for (const [inner, mode] of [
-        ['.', 0o755],
-        ['jobs', 0o755],
-      ] as const) {
-        mkdirSync(join(state, inner), { recursive: true, mode });
+      for (const inner of ['.', 'jobs']) {
+        mkdirSync(join(state, inner), { recursive: true, mode: 0o755 });
         chownSync(join(state, inner), 4242, 4242);
         const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
         expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('belongs to user 4242')]);
@@ -117,23 +114,23 @@ describe('a file or folder', () => {
     expect(readdirSync(elsewhere)).toEqual([]);
   });
 
-  it.each<[string, (path: string, other: string) => void]>([
-    ['a link to a file', (path, other) => symlinkSync(other, path)],
-    ['a link to nothing', (path) => symlinkSync('nothing', path)],
-    ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])(
-    'is refused before payment, and remains unchanged, if it is in place of the output and is %s',
-    async (_, put) => {
-      const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
-      writeFileSync(other, 'precious');
-      put(output, other);
+  it('is refused before payment, and remains unchanged, if it is a link or a FIFO in place of the output', async () => {
+    const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
+    writeFileSync(other, 'precious');
+    for (const put of [
+      () => symlinkSync(other, output),
+      () => symlinkSync('nothing', output),
+      () => execFileSync('mkfifo', [output]),
+    ]) {
+      put();
       const before = lstatSync(output);
       expect((await user.run([...submit, '-o', 'out.mp4'])).code).toBe(10);
       expect(lstatSync(output).ino).toBe(before.ino);
-      expect(readFileSync(other, 'utf8')).toBe('precious');
-      expect(gateway.submissions).toHaveLength(0);
-    },
-  );
+      rmSync(output);
+    }
+    expect(readFileSync(other, 'utf8')).toBe('precious');
+    expect(gateway.submissions).toHaveLength(0);
+  });
 
   it('is not written to if it is a link at the temporary name of the output', async () => {
     const other = join(user.cwd, 'other');
@@ -145,26 +142,10 @@ describe('a file or folder', () => {
     else expect(run.code).toBe(10);
   });
 
-  it.each(['out.mp4.part', 'out.mp4.part.json'])(
-    'does not block mgw if it is a FIFO with the name %s',
-    async (name) => {
-      execFileSync('mkfifo', [join(user.cwd, name)]);
-      const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
-      expect([(await user.run(command)).code, (await user.run(command)).code]).toEqual([0, 0]);
-      expect(gateway.submissions).toHaveLength(1);
-    },
-  );
-
-  it('never gets its name from a server', async () => {
-    gateway.script.content.push(({ response }) => {
-      const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
-      response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });
-      response.end(gateway.served.content);
-    });
-    const submitted = await user.run(submit);
-    const fetched = await user.start(['video', 'c', 'fetch', '@last', '--poll-interval', '20ms']).result;
-    expect(fetched.stdout).toBe(`${join(user.cwd, `${submitted.stdout.trim()}.mp4`)}\n`);
-    expect(existsSync(join(user.cwd, 'evil.mp4'))).toBe(false);
-    expect(existsSync(join(user.cwd, '..', 'evil.mp4'))).toBe(false);
+  it('does not block mgw if it is a FIFO at a temporary name of the output', async () => {
+    for (const name of ['out.mp4.part', 'out.mp4.part.json']) execFileSync('mkfifo', [join(user.cwd, name)]);
+    const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
+    expect([(await user.run(command)).code, (await user.run(command)).code]).toEqual([0, 0]);
+    expect(gateway.submissions).toHaveLength(1);
   });
 });

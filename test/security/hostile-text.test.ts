@@ -25,62 +25,19 @@ import { FrameSplitter } from '../../src/speech/json-frames.ts';
 import { costOf, fill, growsWithText, type Unit } from './growth.ts';
 
 const pumps = [
+  ...['(request id: ', '(', '{', '[', '{"a":', '"', '\\', '\\u0026', '&amp;', '%25', '<', '<!--', '<script>'],
+  ...[' ', '\n', 'a', '0', '-', '.', '/', '../', ':', '?sig=', 'data: ', 'data:\n\n', '\0', 'task_'],
   ...[
-    '(request id: ',
-    '(',
-    '{',
-    '[',
-    '{"a":',
-    '[],',
-    '"',
-    '\\',
-    '\\"',
-    '\\u0026',
-    '&amp;',
-    '&#',
-    '%25',
-    '<',
-    '<!--',
-  ],
-  ...[
-    '<script>',
-    '<title',
-    ' ',
-    '\n',
-    '\r',
-    '\t',
-    'a',
-    '0',
-    '1e',
-    '-',
-    '.',
-    ',',
-    '/',
-    '//',
-    '../',
-    ':',
-    'a://',
-    'a=',
-    '?sig=',
-  ],
-  ...[
-    'data: ',
-    'data:\n\n',
-    '\0',
-    'task ',
-    'task_',
-    'task-',
-    'task_id:',
     'task_id:a1234567',
-    'task_a1234567 ',
     'model ',
-    'speaker ',
     'not ',
-    'insufficient_',
     'sk-a*',
-    'authorization:',
+    '\u001b[',
+    '\ud800',
+    '中',
+    'models/',
+    '12345678901234567,',
   ],
-  ...['\u001b[', '\u202e', '\ufeff', '\ud800', '中', 'models/', '/operations/', '12345678901234567,'],
 ];
 const units: Unit[] = pumps.flatMap((pump) => [{ pump }, { head: '{"a":"', pump, tail: '\u0001' }]);
 
@@ -228,7 +185,7 @@ describe('hostile text', () => {
     };
     // Quadratic work takes longer than 25 ms for 16 Ki code units. Shorter times need no exact measurement.
     const isFast = (unit: Unit): boolean => costOf(() => read(fill(unit, 16 * 1024)), 1) < 25;
-    const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 16 * 1024, 128 * 1024));
+    const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 4 * 1024, 16 * 1024));
     expect(slow).toEqual([]);
   });
 });

@@ -16,7 +16,9 @@ describe('the search for slow regular expressions', () => {
   });
 
   it('finds none in the source', () => {
-    const slow = patternsIn(source).flatMap(({ place, pattern }) => {
+    const patterns = patternsIn(source);
+    expect(patterns.length).toBeGreaterThan(400);
+    const slow = patterns.flatMap(({ place, pattern }) => {
       const unit = slowUnit(pattern);
       return unit === undefined ? [] : [`${place} for ${JSON.stringify(unit)}`];
     });
@@ -47,6 +49,6 @@ function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
 
 function isFast(pattern: RegExp, unit: Unit): boolean {
   const search = (text: string): unknown => text.replace(pattern, '');
-  const text = fill(unit, 16 * 1024);
-  return costOf(() => search(text), 1) < 2 || growsWithText(search, unit, 2048, 64 * 1024);
+  const text = fill(unit, 8 * 1024);
+  return costOf(() => search(text), 1) < 2 || growsWithText(search, unit, 2048, 32 * 1024);
 }

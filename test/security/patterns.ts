@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RegExpParser, visitRegExpAST, type AST } from '@eslint-community/regexpp';
-import ts from 'typescript';
+import { parseSync, Visitor } from 'rolldown/utils';
 import type { Unit } from './growth.ts';
 
 /** A regular expression in the source, and its location. */
@@ -16,18 +16,17 @@ export function patternsIn(folder: string): Pattern[] {
     name.endsWith('.ts'),
   );
   return files.flatMap((name) => {
-    const path = join(folder, name);
-    const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest);
+    const text = readFileSync(join(folder, name), 'utf8');
     const found: Pattern[] = [];
-    const visit = (node: ts.Node): void => {
-      if (ts.isRegularExpressionLiteral(node)) {
-        const { line } = source.getLineAndCharacterOfPosition(node.getStart(source));
-        const [, body = '', flags] = /^\/([^]*)\/(\w*)$/.exec(node.text) ?? [];
-        found.push({ place: `${name}:${line + 1} ${node.text}`, pattern: new RegExp(body, flags) });
-      }
-      ts.forEachChild(node, visit);
-    };
-    visit(source);
+    const visitor = new Visitor({
+      Literal: (literal) => {
+        if (!('regex' in literal)) return;
+        const { pattern, flags } = literal.regex;
+        const line = text.slice(0, literal.start).split('\n').length;
+        found.push({ place: `${name}:${line} /${pattern}/${flags}`, pattern: new RegExp(pattern, flags) });
+      },
+    });
+    visitor.visit(parseSync(name, text).program);
     return found;
   });
 }

@@ -22,7 +22,7 @@ describe('text from a gateway', () => {
     };
     const mirror = await startMirror(words);
     const user = newUser(mirror.url);
-    for (const [index, command] of commandsIn(user.cwd).entries()) {
+    for (const [index, command] of commandsIn(user.cwd, reflection).entries()) {
       // Each command runs with --json in one case and without it in the next. `api` always uses --json, because it
       // forwards text unchanged.
       const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;

@@ -11,7 +11,7 @@ import { claimantOf, expectWhole, file, inTurn, useDownloads } from '../../suppo
 import { film } from '../../support/film.ts';
 import { head, say, type RawServer } from '../../support/raw-server.ts';
 
-const size = 160_000;
+const size = 80_000;
 const half = size / 2;
 const content = film(size);
 const etag = '"one"';
@@ -125,7 +125,7 @@ describe("a dead process's temporary file", () => {
         await expectWhole(outcome, content);
         await rm(partOf(outcome), { force: true });
       }),
-      { numRuns: 60, examples: [[{ at: notes.lastIndexOf(etag.slice(1, -1)), byte: 127, cut: false }]] },
+      { numRuns: 30, examples: [[{ at: notes.lastIndexOf(etag.slice(1, -1)), byte: 127, cut: false }]] },
     );
   });
 
@@ -235,25 +235,6 @@ describe('writing a download to disk', () => {
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
-  it.runIf(canMount())(
-    'fails with exit code 10 if the disk is full, and the same command continues once there is space',
-    async () => {
-      const folder = join(ctx.folder, 'disk');
-      await mkdir(folder);
-      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
-      try {
-        ctx.target = join(folder, 'film.mp4');
-        const server = await ctx.start(file({ content, etag }));
-        await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
-        execFileSync('mount', ['-o', 'remount,size=1m', folder]);
-        await expectWhole(await ctx.fetch(server.url()), content);
-        expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
-      } finally {
-        execFileSync('umount', ['-l', folder]);
-      }
-    },
-  );
-
   it.runIf(process.getuid?.() !== 0)('fails with exit code 10 if the folder is not writable', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
@@ -261,17 +242,6 @@ describe('writing a download to disk', () => {
     await chmod(ctx.folder, 0o700);
   });
 });
-
-// Root can mount a file system, but not in most containers.
-function canMount(): boolean {
-  if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
-  try {
-    execFileSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 describe('a temporary file during a download', () => {
   it('is kept if text arrives instead of the file', async () => {
@@ -285,10 +255,10 @@ describe('a temporary file during a download', () => {
   });
 
   it('is synced regularly, so a machine crash loses little', async () => {
-    const big = film(3_000_000);
+    const big = film(1_500_000);
     const server = await ctx.start((_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': big.length }));
-      socket.write(big.subarray(0, 2_900_000));
+      socket.write(big.subarray(0, 1_400_000));
     });
     const stop = new AbortController();
     const fetching = ctx.fetch(server.url(), {
