@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest';
+import { seededRandom } from '../../src/sandbox/media/scene.ts';
 import type { CliJson, CliResult } from '../support/cli.ts';
 import { clocked } from './clocked.ts';
 import { detail, dialects } from './dialects.ts';
@@ -175,6 +176,29 @@ describe.concurrent('a status that reverts after success', () => {
     scene.gateway.script.query.push(...back);
     const json = await scene.here(['video', 'c', 'fetch', job.id, '-o', scene.out, ...fast]);
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
+    await scene.expectInvariants(1);
+  });
+});
+
+describe.concurrent('kill -9 four times at random', () => {
+  it('is followed by a rerun that exits 0 after one creation', async ({ open }) => {
+    const scene = await open('c');
+    let left = 1;
+    let kill = (): unknown => undefined;
+    scene.gateway.always.query = (call) => {
+      left -= 1;
+      if (left === 0) return kill();
+      reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
+    };
+    const random = seededRandom(10);
+    for (let times = 0; times < 4; times += 1) {
+      const running = scene.start(scene.command());
+      kill = () => running.child.kill('SIGKILL');
+      expect((await running.result).code).toBe(137);
+      left = 1 + Math.floor(random() * 3);
+    }
+    delete scene.gateway.always.query;
+    await scene.expectRerun(0);
     await scene.expectInvariants(1);
   });
 });
