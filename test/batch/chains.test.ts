@@ -74,7 +74,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(await scene.batch('run', file, '--concurrency', '2')).toMatchObject({ code: 0 });
   });
 
-  it('is blocked at no charge if that row fails, and runs once that row has been remade', async () => {
+  it('is blocked at no charge if that row fails, in a run or a retry, and runs once that row has been remade', async () => {
     const file = scene.file('m.csv', story(...chain(3), ['x']));
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
     const ran = await scene.read('run', file);
@@ -92,6 +92,10 @@ describe('a row that starts with the last frame of another row', () => {
     expect(await scene.batch('retry', file, '--failed')).toMatchObject({ code: 0 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
+    scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
+    const again = await scene.read('retry', file, '--id', 's1', '--id', 's2');
+    expect(again).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, blocked: 1 } } });
+    expect(scene.charges()).toEqual({ s1: 3, s2: 1, s3: 1, x: 1 });
   });
 
   it('is blocked, and does not stop other rows, if that row delivered fewer videos than it requested', async () => {
@@ -154,15 +158,6 @@ describe('a row that starts with the last frame of another row', () => {
     expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 4, stale: 0 });
     expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0, stdout: '' });
     expect(scene.charges()).toEqual({ s1: 1, s2: 2, s3: 2, s4: 2 });
-  });
-
-  it('is blocked in a retry that fails to remake that row', async () => {
-    const file = scene.file('m.csv', story(...chain(2)));
-    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
-    scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
-    const again = await scene.read('retry', file, '--id', 's1', '--id', 's2');
-    expect(again).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, blocked: 1 } } });
-    expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
   it('is not stale, and can be remade, if a retry of that row was refused', async () => {
