@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { budgetPath } from '../../src/budget/file-budget.ts';
 import type { CliResult } from '../support/cli.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { clips, openScene, type Scene } from './scene.ts';
@@ -27,26 +28,23 @@ describe('a batch run with --output, --name and -d', () => {
     scene.gateway.requests.splice(0);
   });
 
-  it.each([
-    ['status', 'file', 0],
-    ['plan', 'file', 0],
-    ['run', 'file', 0],
-    ['status', 'name', 0],
-    ['plan', 'name', 0],
-    ['run', 'name', 0],
-  ])('is reported as done by `batch %s` if the argument is its %s', async (command, by, code) => {
-    const result = await batch(command, by === 'file' ? file : 'film', '--json');
-    expect(result).toMatchObject({ code });
-    expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
-    expect(charges()).toBe(2);
-    expect(scene.gateway.requests.filter(({ method }) => method === 'POST')).toEqual([]);
-    expect(existsSync('a.mp4')).toBe(false);
-  });
-
-  it('is retried with the same options', async () => {
-    expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
-    expect(existsSync('a.mp4')).toBe(false);
-  });
+  it.each(['file', 'name'])(
+    'is reported as done, and retried with the same options, if the argument is its %s',
+    async (by) => {
+      const argument = by === 'file' ? file : 'film';
+      for (const command of ['status', 'plan', 'run']) {
+        const { code, json } = await batch(command, argument, '--json');
+        expect({ code, batch: json.batch }).toMatchObject({
+          code: 0,
+          batch: { name: 'film', states: { done: 2 } },
+        });
+      }
+      expect(scene.gateway.posts()).toEqual([]);
+      const retried = { code: 0, stdout: `${scene.at('out/a.2.mp4')}\n` };
+      expect(await batch('retry', argument, '--id', 'a')).toMatchObject(retried);
+      expect(charges()).toBe(3);
+    },
+  );
 
   it('is listed with its rows and its file, and counts a retried row once', async () => {
     expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
@@ -56,6 +54,8 @@ describe('a batch run with --output, --name and -d', () => {
       { name: 'film', file, states: { succeeded: 2 }, spent: 'unknown', last: expect.any(String) as string },
     ]);
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
+    const { jobs } = (await runHereAs(scene.user, ['jobs', 'ls', '--batch', 'film', '--json'])).json;
+    expect(jobs).toHaveLength(3);
   });
 
   it("uses a later command's output and field values instead if that command sets them", async () => {
@@ -97,7 +97,6 @@ it("a batch uses its last run's budget and sidecar setting until a command sets 
   }
   expect(charges()).toBe(1);
   expect(await batch('run', file, '--budget', '2')).toMatchObject({ code: 0 });
-  expect(charges()).toBe(2);
   for (const id of ['a', 'b']) expect(existsSync(scene.at(`${id}.mp4.json`))).toBe(true);
 });
 
@@ -119,13 +118,11 @@ it('batch plan reports that a batch exceeds its budget, and creates no budget fi
   expect(above.stderr).toContain(
     'This may cost up to 15 credits, more than the budget of the batch dear allows: 10 of 10 left.',
   );
-  expect((await batch('plan', file, '--budget', '15', '--json')).json['exceeded']).toBeUndefined();
-  expect(await batch('run', file, '-o', scene.at('{id}.{ext}'), '--budget', '10')).toMatchObject({
-    code: 12,
-  });
   expect((await batch('plan', file, '--budget', '10', '--json')).json['exceeded']).toEqual([
-    { budget: 'the budget of the batch dear', limit: '10', left: '0' },
+    { budget: 'the budget of the batch dear', limit: '10', left: '10' },
   ]);
+  expect((await batch('plan', file, '--budget', '15', '--json')).json['exceeded']).toBeUndefined();
+  expect(existsSync(budgetPath(scene.user.env['MGW_STATE_DIR'] ?? '', 'batch', 'dear'))).toBe(false);
 });
 
 it('a batch can be specified by a name that contains a dot, even if a folder has the same name', async () => {
@@ -137,29 +134,23 @@ it('a batch can be specified by a name that contains a dot, even if a folder has
   });
 });
 
-it.each(['--changed --stale', '--rated 2', '--id a --id b'])(
-  'batch retry %s suggests itself with --ignore-columns if a column is unknown',
-  async (selection) => {
-    const text = clips(['a', 'a boat']).replace('id,', 'Owner,id,').replace('\na,', '\nme,a,');
-    const file = scene.file('shots.csv', text);
+it('batch retry suggests itself with --ignore-columns if a column is unknown', async () => {
+  const text = clips(['a', 'a boat']).replace('id,', 'Owner,id,').replace('\na,', '\nme,a,');
+  const file = scene.file('shots.csv', text);
+  for (const selection of ['--changed --stale', '--rated 2', '--id a --id b']) {
     const typed = ['retry', file, ...selection.split(' '), '--concurrency', '8', '--timeout', '5m'];
     const { json } = await batch(...typed, '--json');
     expect(json.error?.next).toEqual(['mgw', 'batch', ...typed, '--ignore-columns', 'Owner']);
-  },
-);
-
-it('the error for an unknown batch name suggests mgw batch ls', async () => {
-  const { json } = await batch('status', 'nope', '--json');
-  expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
+  }
 });
 
-it('a path with --format is a file, not the name of a batch', async () => {
-  const { json } = await batch('run', 'missing.txt', '--format', 'csv', '--json');
-  expect(json).toMatchObject({
-    exit_code: 2,
-    error: { message: expect.stringContaining('missing.txt') as string },
-  });
-  expect(JSON.stringify(json)).not.toContain('No batch named');
+it('the error for an unknown batch name suggests mgw batch ls, but a path with --format is a file', async () => {
+  const { json } = await batch('status', 'nope', '--json');
+  expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
+  const missing = await batch('run', 'missing.txt', '--format', 'csv', '--json');
+  const message = expect.stringContaining('missing.txt') as string;
+  expect(missing.json).toMatchObject({ exit_code: 2, error: { message } });
+  expect(missing.stdout).not.toContain('No batch named');
 });
 
 describe('a batch whose rows were piped with --name', () => {
@@ -173,7 +164,7 @@ describe('a batch whose rows were piped with --name', () => {
     expect(code).toBe(0);
   });
 
-  it('is listed, and its output, format and budget apply to later runs', async () => {
+  it('is listed, and its output, format and budget apply to later runs, but it cannot be read by its name', async () => {
     expect((await batch('ls', '--json')).json['batches']).toMatchObject([
       { name: 'piped', file: '-', states: { succeeded: 2 }, spent: '2' },
     ]);
@@ -181,14 +172,10 @@ describe('a batch whose rows were piped with --name', () => {
     expect(again.json).toMatchObject({ exit_code: 0, batch: { states: { done: 2 } } });
     expect(await pipe('retry', '-', '--name', 'piped', '--id', 'a')).toMatchObject({ code: 12 });
     expect(charges()).toBe(2);
-  });
-
-  it('cannot be read by its name; the error suggests the command to pipe the rows to', async () => {
     const { json } = await batch('retry', 'piped', '--id', 'a', '--budget', '3', '--json');
-    expect(json).toMatchObject({
-      exit_code: 2,
-      error: { message: expect.stringContaining('standard input') as string },
-    });
+    const message = expect.stringContaining('standard input') as string;
+    expect(json).toMatchObject({ exit_code: 2, error: { message } });
+    // The error suggests the command to pipe the rows to.
     const next = json.error?.next ?? [];
     expect(next.join(' ')).toMatch(/^mgw batch retry - --format csv --name piped --id a --budget 3 /);
     expect((await runHereAs(scene.user, next.slice(1), rows)).code).toBe(0);

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { fakeMp4 } from '../support/film.ts';
 import { clips, openScene, type Scene } from './scene.ts';
@@ -33,13 +33,6 @@ it('a batch row never replaces the only file of another row, even with --force',
   expect(scene.gateway.posts()).toHaveLength(2);
 });
 
-it('a batch row with --force replaces a file of another program', async () => {
-  const file = scene.file('m.csv', clips(['a', 'a boat']));
-  writeFileSync(scene.at('a.mp4'), 'mine');
-  expect(await scene.batch('run', file, '--force')).toMatchObject({ code: 0 });
-  expect(readFileSync(scene.at('a.mp4'))).toEqual(scene.gateway.video);
-});
-
 it('a rejected row whose content was corrected is sent by a run, and is not reported as paid for', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   scene.gateway.judge = (prompt) => (prompt === 'a cat' ? { kind: 'refuse' } : undefined);
@@ -51,11 +44,4 @@ it('a rejected row whose content was corrected is sent by a run, and is not repo
   expect(stderr).not.toContain('Already paid for');
   expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   expect(Object.fromEntries(scene.gateway.charges)).toEqual({ 'a boat': 1, 'a kitten': 1 });
-});
-
-it('a retry of a failed row does not say that the row was paid for', async () => {
-  const file = scene.file('m.csv', clips(['a', 'a boat']));
-  scene.gateway.judge = () => ({ kind: 'doom' });
-  await scene.batch('run', file);
-  expect((await scene.batch('retry', file, '--failed')).stderr).not.toContain('Already paid for');
 });

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { clips, openScene, type Scene } from './scene.ts';
 
@@ -37,21 +37,32 @@ describe('a batch plan', () => {
     expect(scene.gateway.requests).toEqual([]);
   });
 
-  it.each([
-    ['a line break', 'a\nb.mp4', /line break or a control/],
-    ['a bidi override', 'a\u202e4pm.sh', /line break or a control/],
-    ['a NUL character', 'a\0.mp4', /line break or a control/],
-    ['an escape sequence', '\u001b[31m.mp4', /line break or a control/],
-    ['the name of a hidden file', '.bashrc', /starts with a dot/],
-    ['a hidden folder in its path', 'x/.git/hooks', /starts with a dot/],
-    ['fifty thousand folders in its path', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
-    ['a template that is too long', '{id}'.repeat(1000), /longer than 1024 bytes/],
-    ['a template whose values are too long', '{model}'.repeat(140), /longer than 1024 bytes/],
-  ])('refuses an output with %s', async (_, output, why) => {
-    const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat', output };
-    const { code, stderr } = await scene.batch('plan', scene.file('o.jsonl', JSON.stringify(row)));
-    expect([code, stderr]).toEqual([2, expect.stringMatching(/o\.jsonl:1: output: /)]);
-    expect(stderr).toMatch(why);
+  it('refuses an output that is hidden or too long, or that contains control characters', async () => {
+    const control = /line break or a control/;
+    const hidden = /starts with a dot/;
+    const long = /longer than 1024 bytes/;
+    const outputs: [string, RegExp][] = [
+      ['a\nb.mp4', control],
+      ['a\u202e4pm.sh', control],
+      ['a\0.mp4', control],
+      ['\u001b[31m.mp4', control],
+      ['.bashrc', hidden],
+      ['x/.git/hooks', hidden],
+      [`${'a/'.repeat(50_000)}a.mp4`, long],
+      ['{id}'.repeat(1000), long],
+      ['{model}'.repeat(140), long],
+    ];
+    const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5 };
+    const rows = outputs.map(([output], n) => JSON.stringify({ ...row, prompt: `boat ${n}`, output }));
+    const { exit_code, problems } = await scene.read('plan', scene.file('o.jsonl', rows.join('\n')));
+    expect(exit_code).toBe(2);
+    expect(problems).toEqual(
+      outputs.map(([, why], n) => ({
+        field: 'output',
+        line: n + 1,
+        message: expect.stringMatching(why) as string,
+      })),
+    );
   });
 
   it('suggests {id} if --output gives two rows the same file', async () => {
@@ -100,16 +111,12 @@ describe('a batch plan', () => {
     },
   );
 
-  it('requests the model list once for all rows that need it', async () => {
+  it('requests the model list once for all rows that need it, and reports that a price is unknown', async () => {
     const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
     const file = scene.file('b.csv', ['protocol,model,duration,prompt', ...rows].join('\n'));
-    expect((await scene.read('plan', file)).batch.states).toMatchObject({ new: 3 });
+    const { batch, cost } = await scene.read('plan', file);
+    expect([batch.states, cost.at_most]).toMatchObject([{ new: 3 }, 'unknown']);
     expect(scene.gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/models']);
-  });
-
-  it('reports that a price is unknown', async () => {
-    const { cost } = await scene.read('plan', scene.file('cost.csv', clips(['a', 'a boat'])));
-    expect(cost.at_most).toBe('unknown');
   });
 
   it('gives each piece of advice once, in plan and in the commands that pay, and never about rows that are done', async () => {
@@ -181,7 +188,8 @@ describe('a batch plan', () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
     expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* already exists/);
-    expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
+    expect(await scene.batch('run', file, '--force')).toMatchObject({ code: 0 });
+    expect(readFileSync(scene.at('taken.mp4'))).toEqual(scene.gateway.video);
   });
 
   it("identifies a row without an id by its request, regardless of the rows' order", async () => {

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { fakeMp4 } from '../support/film.ts';
 import { runHereAs } from '../support/one-process.ts';
-import { clips, openScene, type Scene } from './scene.ts';
+import { clips, openScene, type Scene, shortWait } from './scene.ts';
 
 let scene: Scene;
 beforeEach(async () => {
@@ -26,39 +26,29 @@ const outcome = async (...args: string[]): Promise<unknown> => {
   return [exit_code, Object.fromEntries(Object.entries(batch.states).filter(([, count]) => count > 0))];
 };
 
-describe('a paid row whose changed content the gateway refused', () => {
-  let file: string;
-  beforeEach(async () => {
-    file = write('a boat');
-    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
-    refused.add('bad');
-    write('bad');
-    expect(await outcome('retry', file, '--changed')).toEqual([11, { rejected: 1 }]);
-    expect(await outcome('status', file)).toEqual([11, { changed: 1, done: 1 }]);
-  });
+it('a paid row whose changed content was refused is done once its content is reverted, and changed once it is corrected', async () => {
+  const file = write('a boat');
+  expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+  refused.add('bad');
+  write('bad');
+  expect(await outcome('retry', file, '--changed')).toEqual([11, { rejected: 1 }]);
+  expect(await outcome('status', file)).toEqual([11, { changed: 1, done: 1 }]);
+  const sent = scene.gateway.posts().length;
+  write('a boat');
+  for (const command of ['plan', 'run', 'status'])
+    expect(await outcome(command, file)).toEqual([0, { done: 2 }]);
+  expect(await outcome('retry', file, '--changed')).toEqual([0, {}]);
+  expect(scene.gateway.posts()).toHaveLength(sent);
 
-  it('is done, and is not paid for again, once its content is reverted', async () => {
-    const sent = scene.gateway.posts().length;
-    write('a boat');
-    for (const command of ['plan', 'run', 'status'])
-      expect(await outcome(command, file)).toEqual([0, { done: 2 }]);
-    expect(await outcome('retry', file, '--changed')).toEqual([0, {}]);
-    expect(scene.gateway.posts()).toHaveLength(sent);
-  });
-
-  it('is still changed once its content is corrected, and its new take is saved next to the paid one', async () => {
-    const paid = readFileSync(scene.at('a.mp4'));
-    write('a ship');
-    scene.gateway.video = fakeMp4(5000);
-    expect(await outcome('run', file)).toEqual([11, { changed: 1, done: 1 }]);
-    expect(await scene.batch('retry', file, '--changed')).toMatchObject({
-      code: 0,
-      stdout: `${scene.at('a.3.mp4')}\n`,
-    });
-    expect(readFileSync(scene.at('a.mp4'))).toEqual(paid);
-    expect(await outcome('run', file)).toEqual([0, { done: 2 }]);
-    expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
-  });
+  const paid = readFileSync(scene.at('a.mp4'));
+  write('a ship');
+  scene.gateway.video = fakeMp4(5000);
+  expect(await outcome('run', file)).toEqual([11, { changed: 1, done: 1 }]);
+  const retried = { code: 0, stdout: `${scene.at('a.3.mp4')}\n` };
+  expect(await scene.batch('retry', file, '--changed')).toMatchObject(retried);
+  expect(readFileSync(scene.at('a.mp4'))).toEqual(paid);
+  expect(await outcome('run', file)).toEqual([0, { done: 2 }]);
+  expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
 });
 
 it('a refused retake leaves the row done, and only a retry continues the retake', async () => {
@@ -111,27 +101,21 @@ it('a row that was never sent and then corrected is new, and only its new conten
   expect(charges()).toEqual({ right: 1, 'a cat': 1 });
 });
 
-it.each(['made', 'running'])(
-  'a run saves a second take that is %s next to the first take in another folder',
-  async (state) => {
+it.each([true, false])(
+  'a run saves a second take next to the first take in another folder (the take is finished: %s)',
+  async (isFinished) => {
     const file = write('a boat');
     const run = async (command: string, folder: string, ...args: string[]): Promise<[number, string]> => {
-      const { code, stdout } = await scene.batch(
-        command,
-        file,
-        '-o',
-        scene.at(`${folder}/{id}.{ext}`),
-        ...args,
-      );
+      const output = ['-o', scene.at(`${folder}/{id}.{ext}`)];
+      const { code, stdout } = await scene.batch(command, file, ...output, ...args);
       return [code, stdout.replaceAll(`${scene.user.cwd}/`, '')];
     };
     for (const folder of ['one', 'two']) expect((await run('run', folder))[0]).toBe(0);
     const earlier = readFileSync(scene.at('one/a.mp4'));
     scene.gateway.video = fakeMp4(5000);
-    if (state === 'running') scene.gateway.polls = Infinity;
-    const isMade = state === 'made';
-    expect((await run('retry', 'two', '--id', 'a', '--timeout', '1s'))[0]).toBe(isMade ? 0 : 11);
-    scene.gateway.polls = 1;
+    scene.gateway.polls = isFinished ? 0 : Infinity;
+    expect((await run('retry', 'two', '--id', 'a', ...shortWait))[0]).toBe(isFinished ? 0 : 11);
+    scene.gateway.polls = 0;
     expect(await run('run', 'one')).toEqual([0, 'one/a.2.mp4\n']);
     expect(readFileSync(scene.at('one/a.mp4'))).toEqual(earlier);
     expect(await run('run', 'one')).toEqual([0, '']);

@@ -36,15 +36,20 @@ export interface Scene {
   read(...args: string[]): Promise<BatchJson>;
 }
 
-/** Opens a scene with its own gateway. */
+/** Flags of a run that polls an unfinished task only three times. */
+export const shortWait = ['--timeout', '3s', '--poll-interval', '1s'];
+
+/** Opens a scene with its own gateway, whose tasks are finished at the first poll. */
 export async function openScene(): Promise<Scene> {
   const gateway = await startBatchGateway();
+  gateway.polls = 0;
   const user = newUser(gateway.url);
   const at = (name: string): string => join(user.cwd, name);
   const args = (given: string[]): string[] => {
     const [command = '', ...rest] = given;
     const output = command === 'status' || rest.includes('-o') ? [] : ['-o', at('{id}.{ext}')];
-    const polls = command === 'run' || command === 'retry' ? ['--poll-interval', '10ms'] : [];
+    const isPaced = rest.includes('--poll-interval') || !['run', 'retry'].includes(command);
+    const polls = isPaced ? [] : ['--poll-interval', '10ms'];
     return ['batch', command, ...rest, ...output, ...polls];
   };
   const batch = (...given: string[]): Promise<CliResult> => runHereAs(user, args(given));

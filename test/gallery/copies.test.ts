@@ -14,12 +14,6 @@ interface Item {
   files: { href: string }[];
 }
 
-async function sandboxUser(): Promise<User> {
-  const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 1 });
-  onEnd(() => sandbox.close());
-  return userHere(undefined, { MGW_SANDBOX: sandbox.url });
-}
-
 /** Submits a video, saves it and returns the job's id. */
 async function saved(user: User, prompt: string, ...flags: string[]): Promise<string> {
   const words = ['video', 'a', 'submit', prompt, '-m', 'video-a', '-d', '4', '--json', ...flags];
@@ -30,34 +24,28 @@ async function saved(user: User, prompt: string, ...flags: string[]): Promise<st
 
 const hashOf = (path: string): string => createHash('sha256').update(readFileSync(path)).digest('hex');
 
-/** Makes a gallery with copied files and returns its items. */
-async function copiedGallery(user: User): Promise<Item[]> {
+it('a gallery with copies contains every file of a job, even if two have the same name, but no file that a later job replaced', async () => {
+  const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 1 });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const folders = ['v1', 'v2'];
+  for (const folder of folders) mkdirSync(join(user.cwd, folder));
+  const takes = await saved(user, 'a boat', '--sample-count', '2', '-o', 'v{n}/clip.mp4');
+  const boat = await saved(user, 'a boat', '-o', 'clip.mp4');
+  const ship = await saved(user, 'a ship at sea', '-o', 'clip.mp4', '--force');
+
   // Only the built program contains the gallery page.
   const made = await user.start(['jobs', 'gallery', '--copy', '-o', 'review']).result;
   expect(made.code, made.stderr).toBe(0);
   const page = readFileSync(join(user.cwd, 'review', 'index.html'), 'utf8');
   const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(page) ?? [];
-  return (JSON.parse(json) as { items: Item[] }).items;
-}
-
-it('a gallery with copies contains every file of a job, even if two have the same name in different folders', async () => {
-  const user = await sandboxUser();
-  const folders = ['v1', 'v2'];
-  for (const folder of folders) mkdirSync(join(user.cwd, folder));
-  await saved(user, 'a boat', '--sample-count', '2', '-o', 'v{n}/clip.mp4');
-  const [item] = await copiedGallery(user);
-  const copies = item?.files.map(({ href }) => hashOf(join(user.cwd, 'review', href)));
+  const { items } = JSON.parse(json) as { items: Item[] };
+  const itemOf = (wanted: string): Item | undefined => items.find(({ id }) => id === wanted);
+  const copies = itemOf(takes)?.files.map(({ href }) => hashOf(join(user.cwd, 'review', href)));
   expect(copies).toEqual(folders.map((folder) => hashOf(join(user.cwd, folder, 'clip.mp4'))));
   expect(new Set(copies).size).toBe(2);
-});
-
-it('a gallery with copies does not show the video of a later job as that of an earlier job', async () => {
-  const user = await sandboxUser();
-  const boat = await saved(user, 'a boat', '-o', 'clip.mp4');
-  const ship = await saved(user, 'a ship at sea', '-o', 'clip.mp4', '--force');
-  const items = await copiedGallery(user);
-  expect(items.find(({ id }) => id === ship)?.files).toHaveLength(1);
-  expect(items.find(({ id }) => id === boat)).toMatchObject({
+  expect(itemOf(ship)?.files).toHaveLength(1);
+  expect(itemOf(boat)).toMatchObject({
     files: [],
     reason: 'clip.mp4 has changed since it was saved.',
   });

@@ -13,7 +13,7 @@ import { freshFolder } from '../support/servers.ts';
 const run = promisify(execFile);
 
 // The number of files to measure. `npm run foreign` measures 1,000.
-const count = Number(process.env['FOREIGN_FILES'] ?? 4);
+const count = Number(process.env['FOREIGN_FILES'] ?? 2);
 const [atOnce, maxSeconds] = [2, 4];
 
 type Pick = <T>(...values: T[]) => T;

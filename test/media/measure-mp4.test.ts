@@ -1,5 +1,4 @@
-import { execFileSync } from 'node:child_process';
-import { closeSync, ftruncateSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, ftruncateSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +6,6 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { measureMp4 } from '../../src/media/measure-mp4.ts';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
-import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { box } from '../support/film.ts';
 
 let folder: string;
@@ -86,25 +84,18 @@ describe('measureMp4', () => {
     expect(measured(renderVideo({ ...clip, audio: true }))).toEqual({ ...size, audio: true });
   });
 
-  it('finds an index that follows the media', () => {
-    expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
-  });
-
-  it('swaps width and height for a track that is rotated by a quarter turn', () => {
-    expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
-  });
-
-  it('returns the duration of the edit list, without empty edits', () => {
-    const edits = [edit([300, -1, 0x10000], [900, 0, 0x10000])];
-    expect(measured(ftyp, movie({ edits }))).toMatchObject({ duration: 1.5, fps: 25 });
-    expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
-  });
-
-  it('returns the average of a variable frame rate', () => {
-    expect(measured(ftyp, movie({ stts: words(0, 2, 10, 40, 20, 80) }))).toMatchObject({
-      duration: 2,
-      fps: 15,
-    });
+  it.each<[string, Made, object]>([
+    ['a constant frame rate', {}, { duration: 2, fps: 25, width: 640, height: 360 }],
+    ['a rotation by a quarter turn', { matrix: quarter }, { width: 360, height: 640 }],
+    [
+      'an edit list with an empty edit',
+      { edits: [edit([300, -1, 0x10000], [900, 0, 0x10000])] },
+      { duration: 1.5, fps: 25 },
+    ],
+    ['an edit list without a duration', { edits: [edit([0, 40, 0x10000])] }, { duration: 2 }],
+    ['a variable frame rate', { stts: words(0, 2, 10, 40, 20, 80) }, { duration: 2, fps: 15 }],
+  ])('measures a movie with %s, whose index follows the media', (_, made, expected) => {
+    expect(measured(ftyp, box('mdat', 9000), movie(made))).toMatchObject(expected);
   });
 
   it('adds up the durations of fragments, from the track, the fragment or the samples', () => {
@@ -129,7 +120,7 @@ describe('measureMp4', () => {
 
   it('stops reading after more entries than any clip contains', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
-    const size = 64 * 1024 * 1024;
+    const size = 16 * 1024 * 1024;
     // All boxes around the table extend to the end of a sparse file.
     for (const type of ['moov', 'trak', 'mdia', 'minf', 'stbl', 'stts']) {
       const at = table.indexOf(type) - 4;
@@ -156,6 +147,7 @@ describe('measureMp4', () => {
           for (const value of Object.values(measured(part) ?? {}))
             expect(typeof value === 'boolean' || (Number.isFinite(value) && value > 0)).toBe(true);
       }),
+      { numRuns: 40 },
     );
   });
 
@@ -179,11 +171,8 @@ describe('measureMp4', () => {
         for (const found of Object.values(measured(ftyp, ...boxes, movie({})) ?? {}))
           expect(typeof found === 'boolean' || (Number.isFinite(found) && found > 0)).toBe(true);
       }),
+      { numRuns: 40 },
     );
-  });
-
-  it('stops reading after more boxes than any clip contains', () => {
-    expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 
   it.each([
@@ -208,18 +197,5 @@ describe('measureMp4', () => {
     expect(measured(ftyp, fragment(1000), fragment(1500), movie({ stts: words(0, 0) }))).toMatchObject({
       duration: 0.9,
     });
-  });
-
-  it.runIf(hasFfmpeg).each([
-    [['-movflags', 'frag_keyframe+empty_moov'], '30', { fps: 30, width: 64, height: 48 }],
-    [['-vf', 'setsar=3/2', '-movflags', '+faststart'], '25', { fps: 25, width: 96, height: 48 }],
-    [['-bf', '2'], '12', { fps: 12, width: 64, height: 48 }],
-  ])('measures a file that ffmpeg wrote with %j', (options, rate, expected) => {
-    const input = ['-f', 'lavfi', '-i', `testsrc=s=64x48:r=${rate}:d=2`, '-f', 'lavfi', '-i', 'sine=d=2'];
-    execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, '-c:v', 'mpeg4', ...options, '-c:a', 'aac', path]);
-    expect(readFileSync(path).toString('latin1', 4, 8)).toBe('ftyp');
-    const { duration = 0, fps = 0, ...rest } = measuredAt(path) ?? { audio: false };
-    expect({ ...rest, fps: Math.round(fps) }).toEqual({ ...expected, audio: true });
-    expect(Math.abs(duration - 2)).toBeLessThan(0.05);
   });
 });

@@ -71,7 +71,7 @@ describe('mp4In', () => {
   });
 
   it('reads a file of many small boxes', () => {
-    const many = Array.from({ length: 5000 }, (_, at) => box('free', at % 7));
+    const many = Array.from({ length: 1000 }, (_, at) => box('free', at % 7));
     expect(flawOf(Buffer.concat([box('ftyp', 16), ...many, box('moov'), box('mdat', 1)]))).toBeUndefined();
   });
 
@@ -110,7 +110,7 @@ describe('mp4In', () => {
       fc.property(fc.integer({ min: 1, max: film.length }), (cut) => {
         expect(flawOf(film.subarray(0, cut)) === undefined).toBe(cut === film.length);
       }),
-      { examples: [[24], [332], [340], [film.length], [film.length - 1]] },
+      { numRuns: 40, examples: [[24], [332], [340], [film.length], [film.length - 1]] },
     );
   });
 
@@ -119,6 +119,7 @@ describe('mp4In', () => {
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         flawOf(Buffer.concat([box('ftyp', 4), bytes]));
       }),
+      { numRuns: 40 },
     );
   });
 });

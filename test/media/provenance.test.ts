@@ -118,5 +118,6 @@ it('the search for a provenance label ends for any file', () => {
       for (const [at, value] of changes) if (at < bytes.length) bytes[at] = value;
       expect(kindsIn(bytes).length).toBeLessThanOrEqual(3);
     }),
+    { numRuns: 40 },
   );
 });

@@ -101,16 +101,15 @@ describe('a spreadsheet file', () => {
   });
 
   it.each([
-    ['a Zip file', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
-    ['an old Excel workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
-  ])('is refused with instructions for saving it as CSV if its content is %s', async (_, name, content) => {
-    await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
-  });
-
-  it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])(
-    'is refused with instructions for saving it as CSV if its name is %s',
-    async (name) => {
-      await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
+    ['clips.csv', Buffer.from('PK\x03\x04\x14')],
+    ['clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
+    ['clips.xlsx', 'PK'],
+    ['clips.ods', 'PK'],
+    ['clips.numbers', 'PK'],
+  ])(
+    'is refused with instructions for saving it as CSV if it is a workbook: %s, %o',
+    async (name, content) => {
+      await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
     },
   );
 });
@@ -160,72 +159,61 @@ describe('templates in a manifest', () => {
 });
 
 describe('a manifest that is too large, too complex or empty', () => {
+  const names = Array.from({ length: 1001 }, (_, n) => `k${n}`);
   it.each([
     [
-      '200 aliases of a row of 5,001 nodes',
+      'a YAML row of 1,001 fields',
       'm.yaml',
-      () => `rows:\n- &a {protocol: c, prompt: x, set.a: [${'1,'.repeat(5001)}]}\n${'- *a\n'.repeat(200)}`,
-      /aliases expanded, the file is too large/,
+      () => `rows:\n- {${names.join(', ')}}`,
+      /^m:2: it has 1001 fields; allowed: 1000/,
     ],
     [
-      'a YAML row of 2,000 fields',
+      'a YAML row of 1,001 fields and its 999 aliases',
       'm.yaml',
-      () => `rows:\n- {${Array.from({ length: 2000 }, (_, n) => `k${n}: 1`).join(', ')}}`,
-      /^m:2: it has 2000 fields; allowed: 1000/,
+      () => `rows:\n- &row {${names.join(', ')}}\n${'- *row\n'.repeat(999)}`,
+      /^m:1001: with its aliases expanded, the file is too large/,
     ],
     [
-      'a CSV of 100,000 columns',
+      'a CSV of 1,001 columns',
       'm.csv',
-      () => `${Array.from({ length: 100_000 }, (_, n) => `k${n}`).join(',')}\n`,
-      /^m:1: the header has 100000 columns; allowed: 1000/,
+      () => `${names.join(',')}\n`,
+      /^m:1: the header has 1001 columns; allowed: 1000/,
     ],
     [
-      'a million semicolons',
-      'm.csv',
-      () => ';'.repeat(1e6),
-      /^m:1: the line has more than 100000 separators/,
-    ],
-    [
-      'a row of a million separators',
-      'm.csv',
-      () => `id,prompt\n${','.repeat(1e6)}`,
-      /^m:2: the line has more than/,
-    ],
-    [
-      '10,002 invalid rows',
+      'a JSON line of 1,001 fields',
       'm.jsonl',
-      () => '1\n'.repeat(10_002),
+      () => JSON.stringify(Object.fromEntries(names.map((name) => [name, 1]))),
+      /^m:1: the row has 1001 fields; allowed: 1000/,
+    ],
+    [
+      'a row of 100,001 separators',
+      'm.csv',
+      () => `id;prompt\n${';'.repeat(100_001)}`,
+      /^m:2: the line has more than 100000 separators/,
+    ],
+    [
+      '10,001 invalid rows',
+      'm.jsonl',
+      () => '1\n'.repeat(10_001),
       /^m:10001: the file has more than 10000 problems/,
     ],
     ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
     [
-      'a prompt that grows to gigabytes',
+      'a prompt that grows to megabytes',
       'm.jsonl',
-      () => JSON.stringify({ protocol: 'c', '#z': 'y'.repeat(1e6), prompt: '{z}'.repeat(1e6) }),
+      () => JSON.stringify({ protocol: 'c', '#z': 'y'.repeat(2 ** 20), prompt: '{z}'.repeat(20) }),
       /^m:1: prompt: the text with its 9 placeholders is too long/,
     ],
     [
-      'a prompt of two million doubled braces',
+      'a prompt of 10,001 doubled braces',
       'm.jsonl',
-      () => JSON.stringify({ protocol: 'c', prompt: '{{'.repeat(2e6) }),
+      () => JSON.stringify({ protocol: 'c', prompt: '{{'.repeat(10_001) }),
       /^m:1: prompt: the text with its 10001 placeholders is too long/,
     ],
     [
-      'more than a million empty rows',
-      'm.csv',
-      () => `id,prompt\n${',\n'.repeat(2 ** 20 + 2)}`,
-      /^m:1048578: .*empty rows/,
-    ],
-    [
-      'a JSON line of 2,000 fields',
-      'm.jsonl',
-      () => JSON.stringify(Object.fromEntries(Array.from({ length: 2000 }, (_, n) => [`k${n}`, 1]))),
-      /^m:1: the row has 2000 fields; allowed: 1000/,
-    ],
-    [
-      'lists nested 20,000 levels deep',
+      'lists nested 6,000 levels deep',
       'm.yaml',
-      () => `rows:\n- {protocol: c, set.a: ${'['.repeat(20_000)}${']'.repeat(20_000)}}`,
+      () => `rows:\n- {protocol: c, set.a: ${'['.repeat(6_000)}${']'.repeat(6_000)}}`,
       /the lists or maps are nested too deeply/,
     ],
   ])('causes an error: %s', async (_, name, content, message) => {
