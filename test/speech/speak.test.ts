@@ -518,16 +518,6 @@ describe('the audio of an earlier run', () => {
     });
     expect(server.requests).toHaveLength(1);
   });
-
-  test('is paid for once by two concurrent runs with the same key, and both runs succeed', async () => {
-    const server = await speechServer([one, two, end]);
-    const folder = freshFolder();
-    const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
-    const runs = await Promise.allSettled([left.run({ key: 'k' }), right.run({ key: 'k' })]);
-    expect(runs.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
-    expect(server.requests).toHaveLength(1);
-    expect(names(folder)).toEqual(['a.mp3']);
-  });
 });
 
 test('speech that could not be written is reported as charged, by its run and by the next one', async () => {
