@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { main } from '../../src/cli/main.ts';
 import { systemClock } from '../../src/clock.ts';
@@ -62,6 +63,8 @@ test('a job whose response arrived too late for its client is not paid for again
   await once(lines, 'line');
   send(call(2, one));
   await once(lines, 'line');
+  // The server must have finished the call, because it aborts a call that is still running by other means.
+  await setImmediate();
   send({ method: 'notifications/cancelled', params: { requestId: 2 } }, call(3, two));
   const [line] = (await once(lines, 'line')) as [string];
   expect((JSON.parse(line) as { result: object }).result).toMatchObject({ structuredContent: useOne });
