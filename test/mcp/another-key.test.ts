@@ -63,7 +63,7 @@ test('a job whose response arrived too late for its client is not paid for again
   await once(lines, 'line');
   send(call(2, one));
   await once(lines, 'line');
-  // The server must have finished the call, because it aborts a call that is still running by other means.
+  // Until then, the call would still be running, and the server would abort it.
   await setImmediate();
   send({ method: 'notifications/cancelled', params: { requestId: 2 } }, call(3, two));
   const [line] = (await once(lines, 'line')) as [string];
