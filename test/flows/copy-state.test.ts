@@ -8,8 +8,7 @@ import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { currentOwner } from '../../src/ledger/owner.ts';
-import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { holderText, newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { PostgresLedger } from '../../src/ledger/postgres/postgres-ledger.ts';
 import {
@@ -38,10 +37,6 @@ function inDatabase(ledger: PostgresLedger): CopyPlace {
 
 function copy(from: CopyPlace, to: CopyPlace): Promise<CopyCounts> {
   return copyState(from, to, ['mgw', 'state', 'copy', '--from', from.name]);
-}
-
-async function copyJobs(from: Ledger, to: PostgresLedger): Promise<number> {
-  return (await copy(inFolder(freshFolder(), from), inDatabase(to))).jobs;
 }
 
 async function all(ledger: Ledger): Promise<unknown[]> {
@@ -123,64 +118,6 @@ describePostgres('a state folder that is copied into a database', (newPlace) => 
       expect(await standing(each)).toEqual(['9', '3', '2', 'month']);
       await each.close();
     }
-  });
-
-  it('keeps a job in doubt if its record has lost the event of its attempt', async () => {
-    const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
-    const shared = await (await newPlace()).open();
-    const id = newJobId(now);
-    await from.create(id, [prepared]);
-    await from.claim(`send.${id}.1`, JSON.stringify(owner));
-    await from.confirm(`send.${id}.1`);
-    expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([1, 0]);
-    expect(await shared.read(id)).toMatchObject({ state: 'unknown' });
-  });
-
-  it('does not make a lost job in the target look removed, because the job may have been paid for', async () => {
-    const [from, to] = [
-      await openFileLedger(freshFolder(), () => now),
-      await openFileLedger(freshFolder(), () => now),
-    ];
-    const [lost, id] = [newJobId(now), newJobId(now + 1)];
-    const holder = { job: lost, fingerprint: prepared.fingerprint, owner };
-    await to.claim(names.first(prepared), holderText(holder));
-    await to.claim(names.attempt(lost, 1), JSON.stringify(owner));
-    await from.create(id, [prepared, sending, accepted]);
-    const counts = await copy(inFolder(freshFolder(), from), inFolder(freshFolder(), to));
-    expect([counts.jobs, await to.claimState(lost), await to.claimState(id)]).toEqual([1, 'lost', 'there']);
-    expect(readHolder((await to.claimed(names.after(lost))) ?? '')?.job).toBe(id);
-  });
-
-  it('is not copied while a process works on a job', async () => {
-    const from = await openFileLedger(freshFolder(), () => now);
-    const began: JobEvent = {
-      type: 'began',
-      run: 'r',
-      owner: currentOwner(),
-      command: 'submit',
-      ask: 'file',
-    };
-    const id = newJobId(now);
-    await from.create(newJobId(now - 1), [prepared]);
-    await from.create(id, [prepared, began]);
-    const shared = await (await newPlace()).open();
-    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict' });
-    expect(await shared.ids()).toEqual([]);
-    await from.append(id, { type: 'detached', run: 'r', exit_code: 0 });
-    expect(await copyJobs(from, shared)).toBe(2);
-  });
-
-  it('is refused if a job was changed in both, but not if only the database has newer events', async () => {
-    const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
-    const shared = await (await newPlace()).open();
-    const id = newJobId(now);
-    await from.create(id, [prepared]);
-    await copyJobs(from, shared);
-    await shared.append(id, accepted);
-    expect(await copyJobs(from, shared)).toBe(0);
-    await from.append(id, { type: 'accepted', handle: 'another' });
-    const next = ['mgw', 'jobs', 'show', id];
-    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict', exitCode: 2, next });
   });
 
   it('adds each reservation once to the budgets of an earlier folder, whose limits do not change', async () => {

@@ -30,7 +30,6 @@ describe('a flag value that refers to a job', () => {
   it.each([
     ['@intro', 'reference-audio', 'cannot be used as audio'],
     ['@intro:last', 'reference-video', 'Use @intro.'],
-    ['@intro', 'image', 'Use @intro:last'],
   ])('may not be %s for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
@@ -41,6 +40,10 @@ describe('a flag value that refers to a job', () => {
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const success = (results: number): JobEvent => ({
   ...{ type: 'finished', state: 'succeeded', native_status: '', results },
+});
+const begunAt = (output: string): JobEvent => ({
+  ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+  ...{ command: 'submit', ask: 'file', output },
 });
 const film = Buffer.from('a film');
 const fileAt = (path: string, content = film): JobEvent & { type: 'file' } => ({
@@ -107,10 +110,7 @@ describe("an earlier job's video", () => {
   it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
-    const began: JobEvent = {
-      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: path },
-    };
+    const began = begunAt(path);
     const find = (made: Job, canFetch: boolean): Promise<EarlierAsset> =>
       earlierAsset(session, `@${made.id}:last`, 'image', canFetch);
     const missing = await job(began, accepted, success(1), fileAt(path));
@@ -203,10 +203,7 @@ describe("an earlier job's video", () => {
   it('without a recorded number, is the file at the output of its command, or else the file with the number in its name', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
-    const began: JobEvent = {
-      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: at('{n}-scene-1.mp4') },
-    };
+    const began = begunAt(at('{n}-scene-1.mp4'));
     const names = ['1-scene-1.mp4', '2-scene-1.mp4', 'copy-1.mp4', 'copy-2.mp4'];
     for (const name of names) writeFileSync(at(name), film);
     const saved = async (...recorded: string[]): Promise<(string | undefined)[]> => {
@@ -215,19 +212,6 @@ describe("an earlier job's video", () => {
     };
     expect(await saved(...names)).toEqual([at('1-scene-1.mp4'), at('2-scene-1.mp4')]);
     expect(await saved('copy-1.mp4', 'copy-2.mp4')).toEqual([at('copy-1.mp4'), at('copy-2.mp4')]);
-  });
-
-  it('is selected by its number even if a template has determined its file name', async () => {
-    const { folder, job, session } = scene();
-    const began: JobEvent = {
-      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: join(folder, '{n}.mp4') },
-    };
-    const paths = ['1.mp4', '2.mp4'].map((name) => join(folder, name));
-    const made = await job(began, accepted, success(2), ...paths.map((path) => fileAt(path)));
-    for (const path of paths) writeFileSync(path, film);
-    const saved = await Promise.all([1, 2].map((index) => savedFile(session, made, index, 2)));
-    expect(saved.map((file) => file?.path)).toEqual(paths);
   });
 
   it('is read from the store if the video is an object', async () => {
@@ -273,20 +257,14 @@ describe("an earlier job's video", () => {
 
   it('can be fetched to the planned output with the suggested command if it was never saved', async () => {
     const { job, asset, folder } = scene();
-    const began: JobEvent = {
-      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
-    };
+    const began = begunAt(join(folder, 'own.mp4'));
     const made = await job(began, accepted);
     await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
   });
 
   it('is fetched again if its file is missing, and costs nothing if that fails', async () => {
     const { job, asset, folder } = scene();
-    const began: JobEvent = {
-      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
-    };
+    const began = begunAt(join(folder, 'own.mp4'));
     const made = await job(began, accepted, success(2));
     await expect(asset(made, '#2')).rejects.toMatchObject({
       ...{ code: 'pending', charged: 'no', retry: 'safe' },

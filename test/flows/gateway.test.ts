@@ -1,7 +1,6 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { createClient } from '../../src/library/library.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { newUser, type CliResult, type User } from '../support/cli.ts';
@@ -39,7 +38,7 @@ async function twoGateways(isLost: boolean): Promise<Two> {
   return { user, own, other, ref: first.json.job.id, there };
 }
 
-it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch']], [['jobs', 'wait']]])(
+it.each([[['video', 'c', 'status']], [['jobs', 'fetch']]])(
   '%j refuses a job of another gateway without a request, and the suggested command works',
   async (words) => {
     const { user, own, other, ref, there } = await twoGateways(false);
@@ -59,32 +58,21 @@ it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch
   },
 );
 
-it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--not-created']]])(
-  'jobs resolve %j refuses a job of another gateway without a payment, and the suggested command resolves it',
-  async (how) => {
-    const { own, other, ref, there, user } = await twoGateways(true);
-    await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
-    const ran = await there(['jobs', 'resolve', ref, ...how, '--json']);
-    expect(ran.json).toMatchObject({ exit_code: 2, job: { state: 'unknown' } });
-    expect(ran.json.error.next).toEqual(['mgw', '--base-url', own.url, 'jobs', 'resolve', ref, ...how]);
-    expect(other.seen).toHaveLength(0);
-    expect(own.created).toHaveLength(1);
-    const again = await there((ran.json.error.next ?? []).slice(1));
-    expect(again.code, again.stderr).toBe(0);
-    expect(other.seen).toHaveLength(0);
-    expect(own.created).toHaveLength(how[0] === '--resubmit' ? 2 : 1);
-    // Without an output, the command does not wait for the task.
-    expect(own.seen.filter(({ step }) => step !== 'submit')).toEqual([]);
-  },
-);
-
-it('the library refuses a job of another gateway', async () => {
-  const { user, other, ref } = await twoGateways(false);
-  const client = createClient({ env: user.env, baseUrl: other.url });
-  onEnd(() => client.close());
-  await expect(client.wait(ref)).rejects.toMatchObject({ code: 'usage', exitCode: 2 });
-  await expect(client.fetch(ref)).rejects.toMatchObject({ code: 'usage', exitCode: 2 });
+it('jobs resolve --resubmit refuses a job of another gateway without a payment, and the suggested command resolves it', async () => {
+  const how = ['--resubmit', '--budget', '99'];
+  const { own, other, ref, there, user } = await twoGateways(true);
+  await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
+  const ran = await there(['jobs', 'resolve', ref, ...how, '--json']);
+  expect(ran.json).toMatchObject({ exit_code: 2, job: { state: 'unknown' } });
+  expect(ran.json.error.next).toEqual(['mgw', '--base-url', own.url, 'jobs', 'resolve', ref, ...how]);
   expect(other.seen).toHaveLength(0);
+  expect(own.created).toHaveLength(1);
+  const again = await there((ran.json.error.next ?? []).slice(1));
+  expect(again.code, again.stderr).toBe(0);
+  expect(other.seen).toHaveLength(0);
+  expect(own.created).toHaveLength(2);
+  // Without an output, the command does not wait for the task.
+  expect(own.seen.filter(({ step }) => step !== 'submit')).toEqual([]);
 });
 
 it('a command that only reads the ledger does not need a gateway', async () => {
@@ -119,29 +107,4 @@ it("--resubmit with -o saves the second task's result", async () => {
     ['boat.mp4'],
     2,
   ]);
-});
-
-it('a fetch whose output exists suggests a command with a different file name, and the command works', async () => {
-  const { user, own, ref } = await twoGateways(false);
-  own.polls = 0;
-  const output = join(user.cwd, 'taken.mp4');
-  writeFileSync(output, 'mine');
-  const ran = await runHere(['jobs', 'fetch', ref, '-o', output, '--json'], user.env);
-  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
-  const { next } = ran.json.error;
-  expect(next).toEqual(['mgw', 'video', 'c', 'fetch', ref, '-o', join(user.cwd, 'taken-2.mp4')]);
-  expect((await runHere(next?.slice(1) ?? [], user.env)).code).toBe(0);
-});
-
-it.each([
-  ['in a missing folder', 'new/a.mp4', ['mkdir', '-p', 'new']],
-  ['below a file', 'taken/a.mp4', ['-o', 'a.mp4']],
-])('a fetch suggests a command that solves the problem if its output is %s', async (_, path, expected) => {
-  const { user, own, ref } = await twoGateways(false);
-  own.polls = 0;
-  writeFileSync(join(user.cwd, 'taken'), 'mine');
-  const ran = await runHere(['jobs', 'fetch', ref, '-o', join(user.cwd, path), '--json'], user.env);
-  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'yes' } });
-  const next = ran.json.error.next?.map((word) => word.replace(`${user.cwd}/`, ''));
-  expect(next?.slice(-expected.length)).toEqual(expected);
 });

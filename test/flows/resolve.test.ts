@@ -1,10 +1,11 @@
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { findDoubt, resolve, type Resolution } from '../../src/flows/resolve.ts';
+import { findDoubt, resolve, resolveJob, type Resolution } from '../../src/flows/resolve.ts';
 import type { Session } from '../../src/flows/session.ts';
 import type { Delivered } from '../../src/flows/deliver.ts';
 import { chargesOf } from '../../src/budget/spend.ts';
+import { findJob } from '../../src/jobs/ref.ts';
 import { lostProtocol, type JobEvent } from '../../src/job.ts';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { decimalOf } from '../../src/decimal.ts';
@@ -79,8 +80,9 @@ describe('the suggested ways to resolve a job in doubt', () => {
     const session = sessionIn(state);
     const id = await doubtful(session, { request }, unknown);
     appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"damaged":true}\n');
-    const { ways } = await findDoubt(session, id);
+    const { job, ways } = await findDoubt(session, id);
     expect(ways.map(({ resolution }) => resolution)).toEqual(['adopted', 'not-created']);
+    await expect(resolveJob(await session.ledger(), job, resubmit)).rejects.toMatchObject({ exitCode: 2 });
   });
 
   it('are replaced by an error for a job that is not in doubt', async () => {
@@ -90,13 +92,23 @@ describe('the suggested ways to resolve a job in doubt', () => {
     await expect(findDoubt(session, id)).rejects.toMatchObject(refusal);
     await expect(decide(session, id, notCreated)).rejects.toMatchObject(refusal);
   });
+
+  it.each<[string, JobEvent[]]>([
+    ['prepared', []],
+    ['sending', [sending]],
+    ['rejected', [{ type: 'rejected', attempt: 1, error }]],
+  ])('are refused for a job in the state %s, and nothing is recorded', async (_, events) => {
+    const ledger = await sessionIn(freshFolder()).ledger();
+    const job = await jobWith(ledger, 'c', ...events);
+    for (const resolution of [adopted, notCreated, resubmit])
+      await expect(resolveJob(ledger, job, resolution)).rejects.toMatchObject({ code: 'usage' });
+    expect(await ledger.events(job.id)).toHaveLength(1 + events.length);
+  });
 });
 
 describe('speech in doubt', () => {
   it.each<[Resolution, object, string]>([
     [adopted, {}, '--new.'],
-    [resubmit, {}, '--new.'],
-    [adopted, { key: 'k' }, 'another --key.'],
     [resubmit, { key: 'k' }, 'another --key.'],
   ])(
     'has no task, so the decision %j is refused (other fields of the record: %j)',
@@ -175,13 +187,14 @@ describe('a video in doubt', () => {
 
   it.each([
     ['its last recorded attempt, even if another process is starting the next one', '', 1],
-    ['the last claimed attempt if its record is damaged', '{"damaged":true}\n', 2],
+    ['the last claimed attempt if its record is damaged', '{"damaged":true}\n', 3],
   ])('is resolved for %s', async (_, damage, attempt) => {
     const state = freshFolder();
     const session = sessionIn(state);
     const id = await doubtful(session, {}, unknown);
     const ledger = await session.ledger();
-    await ledger.claim(names.attempt(id, 2), JSON.stringify(deadOwner()));
+    for (const next of attempt === 1 ? [2] : [2, 3])
+      await ledger.claim(names.attempt(id, next), JSON.stringify(deadOwner()));
     appendFileSync(join(state, 'jobs', `${id}.jsonl`), damage);
     await decide(session, id, notCreated);
     expect((await ledger.events(id)).at(-1)).toMatchObject({ type: 'resolved', attempt });
@@ -223,10 +236,14 @@ describe('an adopted handle', () => {
     const [session, id] = await adoptedJob();
     const { job, ways } = await findDoubt(session, id);
     expect([job.handle, ways[0]?.command.slice(4)]).toEqual(['task_1', ['--adopt', 'HANDLE']]);
+    const ledger = await session.ledger();
+    const { length } = await ledger.events(id);
+    await decide(session, id, adopted);
+    expect(await ledger.events(id)).toHaveLength(length);
     await decide(session, id, { how: 'adopted', handle: 'task_2' });
     const { job: corrected } = await decide(session, id, { how: 'adopted', handle: 'task_11' });
     expect([corrected.state, corrected.handle]).toEqual(['queued', 'task_11']);
-    const ledger = await session.ledger();
+    expect((await findJob(ledger, 'task_11'))?.id).toBe(id);
     await ledger.append(id, observed);
     expect(chargesOf(await ledger.events(id)).map(({ outcome }) => outcome)).toEqual(['accepted']);
   });

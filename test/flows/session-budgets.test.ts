@@ -166,10 +166,13 @@ it('a session with a deadline passes the deadline to its client', async () => {
 });
 
 describePostgres('the database of a session', (newPlace) => {
-  it("a session provides its budgets, their remaining amounts, and a job's reservations", async () => {
+  it("a session provides its budgets, their remaining amounts, and a job's reservations, and closes its database even if it used no job", async () => {
     const place = await newPlace();
     await place.open();
-    const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
+    const [session, unused] = [1, 2].map(() =>
+      sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) }),
+    );
+    if (session === undefined || unused === undefined) expect.unreachable();
     const ledger = await session.ledger();
     const budget = await session.budget('standing', 'clips');
     await budget.setLimit(limit);
@@ -183,15 +186,9 @@ describePostgres('the database of a session', (newPlace) => {
     expect(await remaindersFor(own, 'films', undefined)).toEqual([
       { label: 'the budget clips', limit: limit.amount, left: decimalOf(3) },
     ]);
-  });
-
-  it('a session closes its budgets with the ledger, even if no job was used', async () => {
-    const place = await newPlace();
-    await place.open();
-    const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
-    const database = await session.database();
+    const database = await unused.database();
     expect(await database?.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);
-    await session.closeLedger();
+    await unused.closeLedger();
     await expect(database?.query('SELECT')).rejects.toMatchObject({ retry: 'safe' });
   });
 });

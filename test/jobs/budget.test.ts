@@ -1,11 +1,10 @@
-import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Budget, Limit, BudgetState } from '../../src/budget/budget.ts';
 import { deadlineIn } from '../../src/clock.ts';
 import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
-import type { Job, JobEvent, Owner } from '../../src/job.ts';
+import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome, nextAttempt } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/order.ts';
 import { removeJob } from '../../src/jobs/remove.ts';
@@ -14,7 +13,7 @@ import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { closedPort, freshFolder, httpServer, says, type HttpServer } from '../support/servers.ts';
+import { freshFolder, httpServer, says, type HttpServer } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type Ran } from './harness.ts';
 
 const limit: Limit = { amount: parseAmount('1') };
@@ -154,15 +153,6 @@ describe('a payment under a budget', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('is refused with exit 12 if its price is unknown', async () => {
-    const server = await httpServer();
-    const { deps } = await payer(server.url, freshFolder(), { cost: '' });
-    const refused = await buy(deps);
-    expect(refused).toMatchObject({ exit: 12, error: { code: 'budget', charged: 'no' } });
-    expect(refused.error?.message).toContain('No price is known for a boat');
-    expect(server.created).toBe(0);
-  });
-
   it.each([
     ['is refused', 422, 4],
     ['is temporarily refused', 429, 6],
@@ -170,27 +160,6 @@ describe('a payment under a budget', () => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit });
-    expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
-  });
-
-  it('is refused if the budget has lost its limit, and the error suggests the command that sets a limit', async () => {
-    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const raise = ['mgw', 'budget', 'set', 'clips'];
-    const allowances: JobDeps['allowances'] = () =>
-      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raiseCommand: raise }]);
-    expect(await buy({ ...deps, allowances })).toMatchObject({
-      exit: 12,
-      error: {
-        charged: 'no',
-        next: [...raise, '0.4'],
-        message: expect.stringContaining('no longer has a limit') as string,
-      },
-    });
-  });
-
-  it('releases its reservation if no connection is made', async () => {
-    const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
-    expect(await buy(deps)).toMatchObject({ exit: 6 });
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
@@ -207,99 +176,11 @@ describe('a payment under a budget', () => {
     await resolveJob(deps.ledger, job, { how: 'not-created' });
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
-
-  it('remains reserved after --resubmit, because the first attempt may have been charged', async () => {
-    const server = await httpServer((_, response) => void response.destroy());
-    const { deps, budget } = await payer(server.url, freshFolder());
-    const { job } = await buy(deps);
-    if (job === undefined) throw new Error('no job');
-    await resolveJob(deps.ledger, job, { how: 'resubmit' });
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-  });
-
-  it.each<[string, (ledger: Ledger, job: Job) => Promise<unknown>, { spent: string; reserved: string }]>([
-    [
-      'spent when the gateway returns the task',
-      (ledger, { id }) => ledger.append(id, { type: 'observed', state: 'running', native_status: 'RUNNING' }),
-      { spent: '0.4', reserved: '0' },
-    ],
-    [
-      'released if the handle was wrong and nothing was created',
-      (ledger, job) => resolveJob(ledger, job, { how: 'not-created' }),
-      { spent: '0', reserved: '0' },
-    ],
-  ])('remains reserved after --adopt, and is %s', async (_, confirm, after) => {
-    const server = await httpServer((_, response) => void response.destroy());
-    const { deps, budget } = await payer(server.url, freshFolder());
-    const { job } = await buy(deps);
-    if (job === undefined) throw new Error('no job');
-    const adopted = await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_7' });
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-    await confirm(deps.ledger, adopted);
-    expect(await settled(budget)).toEqual(after);
-  });
-
-  it('is reserved either in all of several budgets or in none', async () => {
-    const server = await httpServer();
-    const state = freshFolder();
-    const { deps, budget } = await payer(server.url, state);
-    const narrow = await budgetIn(join(state, 'narrow'), deps.ledger);
-    const both = [
-      ...(await deps.allowances()),
-      {
-        name: '--budget',
-        label: 'the budget of this command',
-        budget: narrow,
-        limit: { amount: parseAmount('0.3') },
-      },
-    ];
-    const refused = await buy({ ...deps, allowances: () => Promise.resolve(both) });
-    expect(refused).toMatchObject({ exit: 12, error: { budget: { name: '--budget', exceeded_by: '0.1' } } });
-    expect(refused.error?.message).toContain('--budget 0.4 would allow it');
-    expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
-    expect(server.created).toBe(0);
-  });
 });
-
-/** The events that a run has recorded after its reservation when it dies, and the expected amounts. */
-const deaths: [
-  string,
-  (owner: Owner, reservation: string) => JobEvent[],
-  { spent: string; reserved: string },
-][] = [
-  ['before it sent anything', () => [], { spent: '0', reserved: '0' }],
-  [
-    'while it was sending',
-    (owner, reservation) => [{ type: 'sending', attempt: 1, owner, reservation }],
-    { spent: '0', reserved: '0.4' },
-  ],
-  [
-    'after a temporary refusal',
-    (owner, reservation) => [
-      { type: 'sending', attempt: 1, owner, reservation },
-      { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },
-    ],
-    { spent: '0', reserved: '0' },
-  ],
-  [
-    'after its task was accepted',
-    (owner, reservation) => [
-      { type: 'sending', attempt: 1, owner, reservation },
-      { type: 'accepted', handle: 'task_1' },
-    ],
-    { spent: '0.4', reserved: '0' },
-  ],
-];
 
 describe('the removal of a job', () => {
   it.each<[string, JobEvent[], { spent: string; reserved: string }]>([
     ['was never sent', [], { spent: '0', reserved: '0' }],
-    [
-      'was rejected',
-      [{ type: 'rejected', attempt: 1, error: { code: 'auth', message: '' } }],
-      { spent: '0', reserved: '0' },
-    ],
-    ['was accepted', [{ type: 'accepted', handle: 'task_1' }], { spent: '0.4', reserved: '0' }],
     [
       'is in doubt',
       [{ type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } }],
@@ -355,95 +236,6 @@ it('a job that could not be removed because a budget failed can still be sent', 
 });
 
 describe('the reservation of a dead or unreachable process', () => {
-  it.each(deaths)('is settled from the ledger alone if the process died %s', async (_, events, standing) => {
-    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const owner = deadOwner();
-    const id = `${job?.id ?? ''}.dead`;
-    await budget.reserve({ id, amount: parseAmount('0.4'), owner }, limit);
-    for (const event of events(owner, id)) await deps.ledger.append(job?.id ?? '', event);
-    expect(await settled(budget)).toEqual(standing);
-  });
-
-  it('remains while the process may be alive, or if another process has claimed the attempt', async () => {
-    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
-    await budget.reserve({ id: `${id}.here`, amount, owner: currentOwner() }, limit);
-    await budget.reserve({ id: `${id}.afar`, amount, owner: { pid: 7, start: '1', host: 'afar' } }, limit);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.8' });
-    const claimed = await payer('http://127.0.0.1:1', freshFolder());
-    const other = await run({ ...claimed.deps, allowances: () => Promise.resolve([]) });
-    const name = other.job?.id ?? '';
-    await claimed.budget.reserve({ id: `${name}.dead`, amount, owner: deadOwner() }, limit);
-    await claimed.deps.ledger.claim(`send.${name}.1`, JSON.stringify({ pid: 7, start: '1', host: 'afar' }));
-    expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
-  });
-
-  it("is released once another process's attempt is accepted, even if the owner may be alive", async () => {
-    const server = await httpServer();
-    const { deps, budget } = await payer(server.url, freshFolder());
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const [id, owner] = [job?.id ?? '', { pid: 7, start: '1', host: 'afar' }];
-    await budget.reserve({ id: `${id}.afar`, amount: parseAmount('0.4'), owner }, limit);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
-    await budget.reserve({ id: `${id}.late`, amount: parseAmount('0.4'), owner }, limit);
-    await deps.ledger.claim(`send.${id}.2`, JSON.stringify(owner));
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-  });
-
-  it('is released if the process died between its claim and its first byte', async () => {
-    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const [id, owner] = [job?.id ?? '', deadOwner()];
-    await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner }, limit);
-    await deps.ledger.claim(`send.${id}.1`, JSON.stringify(owner));
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
-  });
-
-  it('is released even if an attempt without a budget is in doubt, unless the record of an attempt is lost', async () => {
-    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const id = job?.id ?? '';
-    const error = { code: 'submit_unknown', message: '' };
-    await deps.ledger.append(id, { type: 'sending', attempt: 1, owner: deadOwner() });
-    await deps.ledger.append(id, { type: 'unknown', attempt: 1, error });
-    const amount = parseAmount('0.4');
-    await budget.reserve({ id: `${id}.dead`, amount, owner: deadOwner() }, limit);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
-    await deps.ledger.append(id, { type: 'unknown', attempt: 2, error });
-    await budget.reserve({ id: `${id}.dead2`, amount, owner: deadOwner() }, limit);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-  });
-
-  it.each<[string, JobEvent[]]>([
-    ['accepted', [{ type: 'accepted', handle: 'task_1' }]],
-    [
-      'in doubt and then adopted',
-      [
-        { type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } },
-        { type: 'resolved', how: 'adopted', attempt: 1 },
-        { type: 'accepted', handle: 'task_1' },
-      ],
-    ],
-  ])('is counted as spent if the `sending` event is lost and the task was %s', async (_, events) => {
-    const state = freshFolder();
-    const { deps, budget } = await payer('http://127.0.0.1:1', state);
-    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-    const id = job?.id ?? '';
-    await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner: deadOwner() }, limit);
-    appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"torn{"v":1}\n');
-    for (const event of events) await deps.ledger.append(id, event);
-    expect(await settled(budget)).toEqual({ spent: '0.4', reserved: '0' });
-  });
-
-  it("remains if the job's record is missing", async () => {
-    const { budget } = await payer('http://127.0.0.1:1', freshFolder());
-    const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
-    await budget.reserve(charge, limit);
-    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
-  });
-
   it('is settled before the next payment, and does not block that payment', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());

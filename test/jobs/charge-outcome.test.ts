@@ -18,7 +18,10 @@ import type { Allowance } from '../../src/payment/reserve.ts';
 const at = '2026-11-20T12:00:00.000Z';
 const error = { code: 'server_error', message: 'no' };
 const owner = { pid: 7, start: '1', host: 'here' };
-const deadOwner = { ...owner, pid: 8 };
+const [deadOwner, liveOwner] = [
+  { ...owner, pid: 8 },
+  { ...owner, pid: 9 },
+];
 const prepared: JobEvent = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: 'f', account: '' };
 const sending = (attempt: number, reservation?: string): JobEvent => ({
   type: 'sending',
@@ -37,14 +40,19 @@ interface World {
   events?: (JobEvent | undefined)[];
   /** Whether the process that owns the reservation is alive. */
   life?: Life;
-  /** Who claimed the next attempt: the reservation's process (`own`), a dead process, or, if `damaged`, unknown. */
-  claim?: 'own' | 'dead' | 'damaged';
+  /** Who claimed the next attempt: the reservation's process (`own`), another process, or, if `damaged`, unknown. */
+  claim?: 'own' | 'dead' | 'alive' | 'damaged';
   isConfirmed?: boolean;
   /** The events that the second read of the record returns. */
   later?: (JobEvent | undefined)[];
 }
 
-const claims = { own: JSON.stringify(owner), dead: JSON.stringify(deadOwner), damaged: 'nonsense' };
+const claims = {
+  own: JSON.stringify(owner),
+  dead: JSON.stringify(deadOwner),
+  alive: JSON.stringify(liveOwner),
+  damaged: 'nonsense',
+};
 const id = 'job_00000000000001';
 const mine = `${id}.r`;
 const reservation: Reservation = { id: mine, owner, amount: decimalOf(1), at };
@@ -54,7 +62,7 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
   const recorded = (given: World['events']): (RecordedEvent | undefined)[] =>
     [prepared, ...(given ?? [])].map((event) => event && { ...event, at });
   const ledger: Partial<Ledger> = {
-    lifeOf: ({ pid }) => Promise.resolve(pid === deadOwner.pid ? 'dead' : life),
+    lifeOf: ({ pid }) => Promise.resolve(pid === owner.pid ? life : pid === liveOwner.pid ? 'alive' : 'dead'),
     read: () => {
       reads += 1;
       const now = reads > 1 && later !== undefined ? later : events;
@@ -68,6 +76,8 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
 }
 
 describe('the outcome of a reservation', () => {
+  const adopted: JobEvent[] = [sending(1, mine), ended('unknown', 1), { ...accepted, adopted: true }];
+
   it.each<[string, World, ChargeOutcome]>([
     ['is open if its job has no record', {}, 'open'],
     [
@@ -75,11 +85,7 @@ describe('the outcome of a reservation', () => {
       { events: [undefined, { type: 'resolved', attempt: 1, how: 'not-created' }] },
       'none',
     ],
-    [
-      'is open if the user adopted a task that the gateway has not returned yet',
-      { events: [sending(1, mine), ended('unknown', 1), { ...accepted, adopted: true }] },
-      'open',
-    ],
+    ['is open if the user adopted a task that the gateway has not returned yet', { events: adopted }, 'open'],
     [
       'is accepted if its attempt was accepted',
       { events: [sending(1, mine), accepted], life: 'alive' },
@@ -93,6 +99,44 @@ describe('the outcome of a reservation', () => {
     [
       'is "none" if another attempt was accepted and a dead process has claimed the next attempt',
       { events: [sending(1, 'other'), accepted], life: 'alive', claim: 'dead' },
+      'none',
+    ],
+    [
+      'is open if another attempt was accepted and its process, which may be alive, has claimed the next attempt',
+      { events: [sending(1, 'other'), accepted], life: 'unknown', claim: 'own' },
+      'open',
+    ],
+    [
+      'is accepted if the gateway has returned the task that the user adopted',
+      { events: [...adopted, { type: 'observed', state: 'running', native_status: '' }] },
+      'accepted',
+    ],
+    [
+      'is "none" if the user corrected an adopted task to no task',
+      { events: [...adopted, { type: 'resolved', attempt: 1, how: 'not-created', instead_of: 'task_1' }] },
+      'none',
+    ],
+    ['is accepted if the event of its attempt is lost', { events: [undefined, accepted] }, 'accepted'],
+    [
+      'is accepted if the event of its attempt is lost and the user adopted its task',
+      {
+        events: [undefined, ended('unknown', 1), { type: 'resolved', how: 'adopted', attempt: 1 }, accepted],
+      },
+      'accepted',
+    ],
+    [
+      'is "none" if an attempt without a reservation is in doubt',
+      { events: [sending(1), ended('unknown', 1)] },
+      'none',
+    ],
+    [
+      'is open if the event of an attempt in doubt is lost',
+      { events: [sending(1), ended('unknown', 1), ended('unknown', 2)] },
+      'open',
+    ],
+    [
+      'is "none" if its attempt was temporarily refused and its process is dead',
+      { events: [sending(1, mine), ended('unavailable', 1)] },
       'none',
     ],
     ['is open while its attempt is open', { events: [sending(1, mine)] }, 'open'],
@@ -127,6 +171,7 @@ describe('the outcome of a reservation', () => {
       'open',
     ],
     ['is open if the claim is damaged', { events: [], claim: 'damaged' }, 'open'],
+    ['is open if a live process has claimed the attempt', { events: [], claim: 'alive' }, 'open'],
     ['is open if the job has changed', { events: [], claim: 'own', later: [accepted] }, 'open'],
   ])('%s', async (_, world, outcome) => {
     expect(await chargeOutcome(ledgerOf(world), reservation)).toBe(outcome);

@@ -1,31 +1,25 @@
 import { rmSync } from 'node:fs';
-import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
-import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import { noHandleError } from '../../src/jobs/errors.ts';
 import { shownState } from '../../src/jobs/reconcile.ts';
 import { removeJob } from '../../src/jobs/remove.ts';
 import { names } from '../../src/ledger/names.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
-import { b } from '../../src/protocols/b/protocol.ts';
 import {
   closedPort,
   freshFolder,
   httpServer,
   says,
-  tcpServer,
   type Answer,
   type HttpServer,
 } from '../support/servers.ts';
 import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, runAgain, type Ran } from './harness.ts';
-
-const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
 describe('a submission without a connection', () => {
   it('is retried, and leads to one job and one task once a connection succeeds', async () => {
@@ -76,84 +70,30 @@ describe('a submission without a connection', () => {
     expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
     expect(deps.clock.pauses.length).toBeLessThan(5);
   });
-
-  it.each([
-    ['http://no-such-host.invalid', 'an unresolvable host name'],
-    ['https://127.0.0.1:', 'a handshake without a response'],
-  ])('exits 6 without sending anything if the gateway is %s (%s)', async (base) => {
-    const silent = await tcpServer(() => undefined);
-    const url = base.endsWith(':') ? `${base}${silent.port}` : base;
-    const deps = await depsFor(url, freshFolder(), { connectTimeoutMs: 150, retries: 1 });
-    expect(await run(deps)).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 0 } } });
-  });
-
-  it('is retried after a reset inside the TLS handshake, before any byte of the body', async () => {
-    const heard: Buffer[] = [];
-    const server = await tcpServer((socket) => {
-      socket.once('data', (hello) => {
-        heard.push(hello);
-        socket.resetAndDestroy();
-      });
-    });
-    const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder(), { retries: 2 });
-    expect(await run(deps)).toMatchObject({ exit: 6, job: { state: 'prepared' } });
-    expect(server.connections).toBe(3);
-    expect(Buffer.concat(heard).includes('paper boat')).toBe(false);
-  });
 });
 
 describe('an established connection that breaks or stalls', () => {
-  it.each<[string, (server: Awaited<ReturnType<typeof httpServer>>) => Answer, number]>([
-    ['after the whole request was read', () => (_, response) => response.destroy(), 0],
-    [
-      'after the task was created',
-      (server) => (_, response) => {
-        server.create();
-        response.socket?.resetAndDestroy();
-      },
-      1,
-    ],
-  ])(
-    'leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted (%s)',
-    async (_, breaks, creations) => {
-      const [server, state] = [await httpServer(), freshFolder()];
-      server.answers.push(breaks(server));
-      const deps = await depsFor(server.url, state);
-      const lost = await run(deps);
-      expect(lost).toMatchObject({ exit: 7, job: { state: 'unknown' } });
-      expect(lost.error).toMatchObject({ code: 'submit_unknown', charged: 'maybe', retry: 'never' });
-      expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-      expect(server.connections).toBe(1);
-      expect(server.created).toBe(creations);
-      if (lost.job === undefined) throw new Error('no job');
-      await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
-      expect(await run(await depsFor(server.url, state))).toMatchObject({
-        exit: 0,
-        isResumed: true,
-        job: { handle: 'task_0001' },
-      });
-      expect(server.requests).toHaveLength(1);
-    },
-  );
-
-  it.each([
-    ['before the gateway reads', 0],
-    ['after part of the body', 70_000],
-  ])('leads to exit 7, and the rerun does not even connect (%s)', async (_, readFirst) => {
-    const state = freshFolder();
-    const server = await tcpServer((socket) => {
-      if (readFirst === 0) return void setTimeout(() => socket.resetAndDestroy(), 20);
-      let read = 0;
-      socket.on('data', (bytes) => {
-        read += bytes.length;
-        if (read > readFirst) socket.resetAndDestroy();
-      });
+  it('leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((_, response) => {
+      server.create();
+      response.socket?.resetAndDestroy();
     });
-    const url = `http://127.0.0.1:${server.port}`;
-    const order = orderOf({ body: large });
-    expect(await run(await depsFor(url, state), order)).toMatchObject({ exit: 7, job: { state: 'unknown' } });
-    expect((await run(await depsFor(url, state), order)).exit).toBe(7);
+    const deps = await depsFor(server.url, state);
+    const lost = await run(deps);
+    expect(lost).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+    expect(lost.error).toMatchObject({ code: 'submit_unknown', charged: 'maybe', retry: 'never' });
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
     expect(server.connections).toBe(1);
+    expect(server.created).toBe(1);
+    if (lost.job === undefined) throw new Error('no job');
+    await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit: 0,
+      isResumed: true,
+      job: { handle: 'task_0001' },
+    });
+    expect(server.requests).toHaveLength(1);
   });
 
   it('leads to exit 7 at the request timeout, and the message contains the timeout', async () => {
@@ -166,20 +106,6 @@ describe('an established connection that breaks or stalls', () => {
     expect(again).toMatchObject({ exit: 7, error: { message: ran.error?.message } });
     expect(server.created).toBe(1);
   });
-
-  it('is not reported for a slow response whose data keeps arriving within the timeout', async () => {
-    const server = await httpServer((_, response) => {
-      const text = JSON.stringify({ task_id: server.create() });
-      response.writeHead(200);
-      const next = (at: number): void => {
-        if (at >= text.length) return void response.end();
-        response.write(text[at], () => setImmediate(() => next(at + 1)));
-      };
-      next(0);
-    });
-    expect(await run(await depsFor(server.url, freshFolder()))).toMatchObject({ exit: 0 });
-    expect(server.created).toBe(1);
-  });
 });
 
 describe('responses that prove nothing', () => {
@@ -190,15 +116,7 @@ describe('responses that prove nothing', () => {
   it.each<[string, Answer, string]>([
     ['cut before the handle', cut, '{\\"task_'],
     ['not JSON', says('accepted!'), 'accepted!'],
-    ['empty', says(''), '"text":""'],
-    ['{}', says('{}'), '{}'],
-    ['null', says('null'), 'null'],
-    ['HTML', says('<html>OK</html>', 200, { 'content-type': 'text/html' }), '<html>OK'],
-    ...[500, 502, 504, 507, 408, 409, 425, 301, 302, 303].map((status): [string, Answer, string] => [
-      String(status),
-      says({ error: 'busy?' }, status),
-      'busy?',
-    ]),
+    ['500', says({ error: 'busy?' }, 500), 'busy?'],
   ])('lead to exit 7 and are recorded raw, and the rerun sends nothing (%s)', async (_, answer, kept) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((seen, response) => {
@@ -215,41 +133,6 @@ describe('responses that prove nothing', () => {
     expect(jobText(state)).toBe(text);
     expect(server.connections).toBe(1);
     expect(server.created).toBe(1);
-  });
-
-  it.each<[string, (response: ServerResponse) => void]>([
-    [
-      'an endless body',
-      (response) => {
-        response.writeHead(200);
-        const piece = Buffer.alloc(65_536, 'x');
-        const more = (): void => {
-          while (!response.destroyed && response.write(piece));
-          if (!response.destroyed) response.once('drain', more);
-        };
-        more();
-      },
-    ],
-    [
-      'endless headers',
-      (response) => {
-        const { socket } = response;
-        const line = Buffer.from(`x-filler: ${'y'.repeat(1000)}\r\n`);
-        const more = (): void => {
-          while (socket?.writable && socket.write(line));
-          if (socket?.writable) socket.once('drain', more);
-        };
-        socket?.write('HTTP/1.1 200 OK\r\n');
-        more();
-      },
-    ],
-  ])('lead to exit 7, and are recorded only in part (%s)', async (_, floods) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push((__, response) => floods(response));
-    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-    expect(jobText(state).length).toBeLessThan(100_000);
-    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-    expect(server.requests).toHaveLength(1);
   });
 
   it('have the same effect as any error after the first byte, because a task may have been created', async () => {
@@ -275,12 +158,6 @@ describe('responses that prove nothing', () => {
     while (reports.length < 2)
       reports.push((await run(await depsFor(server.url, state), order)).error?.message);
     expect(reports).toEqual(Array(2).fill('The speech may have been paid for'));
-  });
-
-  it('do not cause a crash if their content coding is unknown', async () => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
-    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
   });
 });
 
@@ -329,16 +206,6 @@ describe('responses with a handle', () => {
     expect(deps.notes.join()).toContain('half of it broke');
   });
 
-  it.each([
-    ['{"id":12345678901234567890}', '12345678901234567890'],
-    ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('provide the handle by which the job is found: %s contains %s', async (body, handle) => {
-    const server = await httpServer(says(body));
-    const deps = await depsFor(server.url, freshFolder());
-    expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
-    expect((await findJob(deps.ledger, handle))?.handle).toBe(handle);
-  });
-
   it('are recorded with the whole handle, even if the handle is longer than any text of a response', async () => {
     const handle = 't'.repeat(4001);
     const server = await httpServer(says({ task_id: handle }));
@@ -379,13 +246,6 @@ describe('responses with a handle', () => {
 describe('refusals', () => {
   it.each<[number, number, string]>([
     [401, 3, 'auth'],
-    [403, 3, 'auth'],
-    [400, 4, 'invalid_request'],
-    [402, 4, 'balance'],
-    [404, 4, 'not_found'],
-    [405, 4, 'invalid_request'],
-    [413, 4, 'invalid_request'],
-    [415, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
   ])(
     'are reported by the exit code, and the rerun submits again: HTTP %i leads to exit %i',
@@ -415,64 +275,33 @@ describe('refusals', () => {
     expect((await run(await depsFor(other.url, freshFolder()))).error?.message).toContain(message);
   });
 
-  it.each([307, 308])(
-    'include an HTTP %i redirect to another host: it leads to exit 4, the host receives no request, and the error contains the host',
-    async (status) => {
+  it.each([
+    [307, 4],
+    [302, 7],
+  ])(
+    'include an HTTP %i redirect to another host only if it proves that nothing was created, and the host receives no request: exit %i',
+    async (status, exit) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
       const ran = await run(await depsFor(server.url, freshFolder()));
-      expect(ran.exit).toBe(4);
-      expect(ran.error?.message).toContain(`127.0.0.1:${other.port}`);
-      expect(other.connections).toBe(0);
-    },
-  );
-
-  it.each([301, 302, 303])(
-    'do not include an HTTP %i redirect to another host: it leads to exit 7, and the host receives no request',
-    async (status) => {
-      const other = await httpServer();
-      const server = await httpServer(says('', status, { location: other.url }));
-      expect((await run(await depsFor(server.url, freshFolder()))).exit).toBe(7);
-      expect(other.connections).toBe(0);
-    },
-  );
-
-  it('are recognised in Protocol B by the error code in a response with HTTP 200', async () => {
-    const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
-    const error = (Code: string): Answer =>
-      says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
-    const accepted = says({ Response: { TaskId: 'task_b', RequestId: 'r2' } });
-    for (const [answers, exit] of [
-      [[error('InvalidParameterValue')], 4],
-      [[error('RequestLimitExceeded'), error('RequestLimitExceeded'), accepted], 0],
-      [[error('InternalError')], 7],
-    ] as const) {
-      const server = await httpServer();
-      server.answers.push(...answers);
-      const ran = await run(await depsFor(server.url, freshFolder()), orderOf({ body }, b));
       expect(ran.exit).toBe(exit);
-      expect(server.requests).toHaveLength(answers.length);
-    }
-  });
+      expect(other.connections).toBe(0);
+    },
+  );
 });
 
 describe('a submission to a busy gateway', () => {
-  const busy = [429, 503].flatMap((status) => [
-    [status, {}, 0] as const,
-    [status, { 'retry-after': '7' }, 7000] as const,
-  ]);
-  it.each(busy)(
-    'creates one task after three responses with HTTP %i and the headers %j, with pauses of at least %i ms',
-    async (status, headers, gap) => {
-      const server = await httpServer();
-      server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
-      const deps = await depsFor(server.url, freshFolder());
-      expect(await run(deps)).toMatchObject({ exit: 0, job: { record: { attempts: 4 } } });
-      expect(deps.clock.pauses).toHaveLength(3);
-      expect(Math.min(...deps.clock.pauses)).toBeGreaterThanOrEqual(gap);
-      expect(server.created).toBe(1);
-    },
-  );
+  it('creates one task after three temporary refusals, with pauses of at least Retry-After', async () => {
+    const server = await httpServer();
+    server.answers.push(
+      ...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, 429, { 'retry-after': '7' })),
+    );
+    const deps = await depsFor(server.url, freshFolder());
+    expect(await run(deps)).toMatchObject({ exit: 0, job: { record: { attempts: 4 } } });
+    expect(deps.clock.pauses).toHaveLength(3);
+    expect(Math.min(...deps.clock.pauses)).toBeGreaterThanOrEqual(7000);
+    expect(server.created).toBe(1);
+  });
 
   it('exits 6 after the last retry if every response is a 429, and the rerun submits again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
@@ -495,26 +324,6 @@ describe('a submission to a busy gateway', () => {
     expect(ran.error?.message).toContain(new Date(deps.clock.now() + 86_400_000).toISOString().slice(0, 13));
     expect(server.requests).toHaveLength(1);
   });
-
-  it.each<[string, () => string | string[]]>([
-    ['a date', () => new Date(Date.now() + 60_000).toUTCString()],
-    ['negative', () => '-5'],
-    ['text', () => 'soon'],
-    ['1e99', () => '1e99'],
-    ['twice', () => ['3', '5']],
-  ])(
-    'neither crashes nor hangs after an unusual Retry-After (%s), and creates at most one task',
-    async (what, value) => {
-      const server = await httpServer();
-      server.answers.push(says({}, 429, { 'retry-after': value() }));
-      const deps = await depsFor(server.url, freshFolder());
-      const ran = await run(deps, orderOf({ deadline: deadlineIn(600_000, deps.clock) }));
-      expect(ran.exit).toBe(what === '1e99' ? 6 : 0);
-      expect(server.created).toBe(what === '1e99' ? 0 : 1);
-      if (what === 'a date') expect(deps.clock.pauses[0]).toBeGreaterThan(30_000);
-      if (what === 'twice') expect(deps.clock.pauses[0]).toBeGreaterThanOrEqual(5000);
-    },
-  );
 });
 
 describe('a repeated command', () => {
@@ -721,21 +530,6 @@ describe('a repeated command', () => {
   it('records the path that the user chose, so that --resubmit uses it again', async () => {
     const deps = await depsFor((await httpServer()).url, freshFolder());
     expect((await run(deps, orderOf({ endpoint: 'videos' }))).job?.record.endpoint).toBe('videos');
-  });
-
-  it("follows the user's decision about a lost submission", async () => {
-    for (const how of ['not-created', 'resubmit'] as const) {
-      const [server, state] = [await httpServer(), freshFolder()];
-      server.answers.push((_, response) => response.destroy());
-      const deps = await depsFor(server.url, state);
-      const { job } = await run(deps, orderOf({ key: 'k' }));
-      if (job === undefined) throw new Error('no job');
-      if (how === 'not-created') await resolveJob(deps.ledger, job, { how });
-      const rerun = await depsFor(server.url, state, { owner: currentOwner() });
-      const again = await (how === 'resubmit' ? runAgain(rerun, job) : run(rerun, orderOf({ key: 'k' })));
-      expect(again).toMatchObject({ exit: 0, job: { id: job.id, record: { attempts: 2 } } });
-      expect(server.created).toBe(1);
-    }
   });
 
   it.each<[string, Answer[], number, number, string]>([

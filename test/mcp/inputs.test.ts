@@ -11,6 +11,7 @@ import { agentText } from '../../src/mcp/result.ts';
 import { unknownSpeechError } from '../../src/speech/errors.ts';
 import { Root } from '../../src/mcp/tool.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
 import { connect } from './client.ts';
 import { gateway, userOf, video, withoutPrefix } from './gateway.ts';
@@ -28,27 +29,32 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test.each([
-  ['audio/', 'output: audio/ is a folder'],
-  ['{id}.mp3', 'output: {id} is not known before the job exists'],
-])('the MCP server refuses speech into the output %s before it is paid for', async (output, message) => {
+test('invalid arguments of an MCP call cause a usage error at no charge, which refers to arguments instead of flags', async () => {
   const server = await gateway();
-  const agent = await connect('v1', await userOf(server.url), args);
-  const order = { key: 'one', text: 'Hello.', output };
-  expect(await agent.call('speak', order)).toMatchObject({
-    charged: 'no',
-    error: { code: 'usage', message: expect.stringContaining(message) as string },
-  });
+  const agent = await connect('v2', await userOf(server.url), args);
+  const order = { key: 'one', ...video };
+  const speech = { key: 'one', text: 'Hello.' };
+  const calls: [tool: string, given: object, words: string][] = [
+    ['models', { protocol: 'z' }, 'protocol'],
+    ['submit_video', {}, 'key'],
+    ['submit_video', { ...order, key: 5 }, 'key'],
+    ['submit_video', { ...order, set: 'a=1' }, 'set'],
+    ['submit_video', { ...order, duration: -1 }, 'duration'],
+    ['speak', { ...speech, output: 'audio/' }, 'output: audio/ is a folder'],
+    ['speak', { ...speech, output: '{id}.mp3' }, 'output: {id} is not known before the job exists'],
+    ['submit_video', { ...order, model: 'zzz' }, 'Set protocol to one of: a, b, c.'],
+  ];
+  for (const [tool, given, words] of calls) {
+    const refused = await agent.call(tool, { ...given });
+    expect(refused).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage', exit_code: 2 } });
+    expect(refused.error?.message).toContain(words);
+    expect(refused.error?.message).not.toContain('--');
+    if (tool === 'models') expect(server.requests).toEqual([]);
+  }
   expect(server.posts()).toBe(0);
-});
-
-test('an agent that submits a model of an unknown protocol is told to set the protocol', async () => {
-  const server = await gateway();
-  const agent = await connect('v1', await userOf(server.url), args);
-  const { error } = await agent.call('submit_video', { key: 'one', model: 'zzz', prompt: 'a boat' });
-  expect(error?.message).toContain('No protocol is known for the model');
-  expect(error?.message).toContain('Set protocol to one of: a, b, c.');
-  expect(server.posts()).toBe(0);
+  expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
+  for (const name of ['__proto__', 'constructor', 'nothing'])
+    await expect(agent.call(name)).rejects.toThrow(`Tool ${name} not found`);
 });
 
 test("a command that the MCP server suggests uses the server's gateway, files and standing budget, even in a different folder", async () => {
@@ -67,16 +73,15 @@ test("a command that the MCP server suggests uses the server's gateway, files an
   expect((await agent.call('budget'))['budgets']).toMatchObject([{ spent: '8' }]);
 });
 
-test.each(['--sandbox', '--base-url', '--help'])(
-  "the speech text %s does not remove the server's flags from the command that the MCP server suggests",
-  async (text) => {
-    const user = newUser();
-    const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '9', '--confirm-over', '0']);
+test("a text that looks like a flag does not remove the server's flags from the command that the MCP server suggests", async () => {
+  const user = newUser();
+  const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '9', '--confirm-over', '0']);
+  for (const text of ['--sandbox', '--base-url', '--help']) {
     const given = { key: 'one', text, speaker: 'x', output: 'out.mp3' };
     const { command } = await agent.call('speak', given);
     expect(withoutPrefix(user, command).slice(0, 3)).toEqual(['mgw', '--sandbox', 'tts']);
-  },
-);
+  }
+});
 
 test('the environment of the MCP server is converted to flags in the command that the server suggests', async () => {
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
@@ -160,7 +165,7 @@ test('an agent can use the video of an earlier job only if it was saved below th
 });
 
 test('an agent can copy the speech of an earlier job only from a file below the root', async () => {
-  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, args);
   const speech = { text: 'hello', speaker: 'en_female_1' };
   const tts = ['tts', speech.text, '--speaker', speech.speaker, '--key', 'theirs', '-o', '../theirs.mp3'];
@@ -177,28 +182,6 @@ test('an agent can copy the speech of an earlier job only from a file below the 
   expect(await agent.call('speak', own)).toMatchObject({ charged: 'yes' });
   await user.run(['jobs', 'fetch', '@own', '-o', '../own.mp3']);
   expect(await agent.call('speak', own)).toMatchObject({ ok: true, charged: 'no', resumed: true });
-});
-
-test('invalid arguments of an MCP call cause a usage error at no charge', async () => {
-  const server = await gateway();
-  const agent = await connect('v2', await userOf(server.url), args);
-  for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
-    expect(await agent.call('submit_video', given)).toMatchObject({
-      ok: false,
-      charged: 'no',
-      error: { code: 'usage', exit_code: 2 },
-    });
-  expect(server.posts()).toBe(0);
-});
-
-test('MCP errors refer to arguments instead of flags, and inherited members such as __proto__ are not tools', async () => {
-  const server = await gateway();
-  const agent = await connect('v2', await userOf(server.url), args);
-  const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
-  expect(error?.message).toMatch(/duration/);
-  expect(error?.message).not.toMatch(/--/);
-  for (const name of ['__proto__', 'constructor', 'nothing'])
-    await expect(agent.call(name)).rejects.toThrow(`Tool ${name} not found`);
 });
 
 test.each([
@@ -251,19 +234,13 @@ test('the argument descriptions of MCP tools do not mention @FILE, which the too
     expect(JSON.stringify(z.toJSONSchema(z.object(fields())))).not.toContain('@FILE');
 });
 
-test('an unknown protocol in an MCP call is refused before the models are listed', async () => {
-  const server = await gateway();
-  const agent = await connect('v1', await userOf(server.url), args);
-  const refused = await agent.call('models', { protocol: 'z' });
-  expect(refused).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
-  expect(refused.error?.message).toContain('protocol');
-  expect(server.requests).toEqual([]);
-  expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
-});
-
 test('the MCP server writes only messages to stdout, and continues, regardless of what clients, Node and the gateway send', async () => {
   const server = await gateway((_, response) =>
-    sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
+    sendJson(
+      response,
+      { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/a?X-Amz-Signature=abc` } },
+      400,
+    ),
   );
   const user = await userOf(server.url);
   const env = { ...user.env, NODE_OPTIONS: '--trace-warnings --pending-deprecation', NODE_DEBUG: 'http,net' };
@@ -289,21 +266,24 @@ test('the MCP server writes only messages to stdout, and continues, regardless o
   expect(messages.flatMap(({ error }) => (error === undefined ? [] : [error.code]))).toEqual([
     -32700, -32600,
   ]);
-  expect(lines.join('')).not.toMatch(/\\u001b|\\u009b|u:pw/);
+  expect(lines.join('')).not.toMatch(/\\u001b|\\u009b|u:pw|Signature=abc/);
   for (const text of [lines.join(''), stderr]) expect(text).not.toContain(canaryKey);
 });
 
-test.each(['s3://bucket/a.mp4', 'gs://bucket/a.mp4'])(
-  'the URL %s is refused, because it is not a path',
-  async (url) => {
-    const root = await Root.open(freshFolder());
-    await expect(root.file(url, 'output')).rejects.toThrow('is not a path');
-  },
-);
-
-test('a path that begins with ~ is refused, because no shell expands it', async () => {
-  const root = await Root.open(freshFolder());
-  await expect(root.file('~/a.mp4', 'output')).rejects.toThrow('output: ~/a.mp4 must be a path without ~');
+test.each([
+  ['s3://bucket/a.mp4', 'is not a path'],
+  ['gs://bucket/a.mp4', 'is not a path'],
+  ['~/a.mp4', 'output: ~/a.mp4 must be a path without ~'],
+  ['../a.mp4', 'is outside'],
+  ['/etc/a.mp4', 'is outside'],
+  ['link/a.mp4', 'is outside'],
+  ['circle/a.mp4', 'ELOOP'],
+])('the MCP server refuses the path %s', async (path, message) => {
+  const folder = freshFolder();
+  symlinkSync('/tmp', join(folder, 'link'));
+  symlinkSync(join(folder, 'circle'), join(folder, 'circle'));
+  const root = await Root.open(folder);
+  await expect(root.file(path, 'output')).rejects.toThrow(message);
 });
 
 test('a root folder that does not exist is refused with the command that creates it', async () => {

@@ -89,7 +89,7 @@ describe('speech frames', () => {
         const stream = parts.flat().join('');
         expect(split(stream, cuts)).toEqual({ frames: parts.map(([, one]) => one), fault: undefined });
       }),
-      { numRuns: 500 },
+      { numRuns: 100 },
     );
   });
 

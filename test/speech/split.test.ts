@@ -88,11 +88,11 @@ describe('text that was split for speech', () => {
           parts.join('').replace(/[^\p{L}\p{N}\p{Extended_Pictographic}]/gu, '');
         expect(spoken(pieces)).toBe(spoken([all]));
       }),
-      { numRuns: 1000 },
+      { numRuns: 100 },
     );
   });
 
-  test('is split by length if it has no breaks, even if it is a million characters long', () => {
-    expect(splitText('x'.repeat(1_000_000), 1000)).toHaveLength(1000);
+  test('is split by length if it has no breaks, even if it is 100,000 characters long', () => {
+    expect(splitText('x'.repeat(100_000), 1000)).toHaveLength(100);
   });
 });

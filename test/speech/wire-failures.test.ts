@@ -61,10 +61,6 @@ test.each([
 describe('a refusal of speech by its HTTP status', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
-  test('is understood if its body is plain text', () => {
-    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
-  });
-
   test('is not a balance error if it is a web page', () => {
     expect(speechHttpFailure(reply(400, '<html>load balancer</html>')).code).toBe('invalid_request');
   });
