@@ -289,68 +289,46 @@ describe('prices', () => {
   });
 });
 
-/** Starts a sandbox with the given fault, and configures it as the user's gateway. */
-async function sandboxWith(
-  user: ReturnType<typeof userHere>,
-  fault: string,
-): Promise<ReturnType<typeof user.start>> {
-  const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', fault]);
-  const printed = await new Promise<string>((resolve) => {
-    let text = '';
-    sandbox.child.stdout?.on('data', (bytes: Buffer) => {
-      text += bytes.toString();
-      if (text.includes('MGW_SANDBOX=')) resolve(text);
-    });
-  });
-  user.env['MGW_SANDBOX'] = /MGW_SANDBOX=(\S+)/.exec(printed)?.[1];
-  return sandbox;
+/** Returns a user of a sandbox with the given fault. */
+async function userWith(fault: string): Promise<User> {
+  const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 50, faults: [fault] });
+  onEnd(() => sandbox.close());
+  return userHere(undefined, { MGW_SANDBOX: sandbox.url });
 }
 
 it('jobs resolve --resubmit is charged to a budget, and does not resolve the job if the budget is too small', async () => {
-  const user = userHere();
-  const sandbox = await sandboxWith(user, 'submit-reply-lostx1');
-  try {
-    await user.run(['budget', 'set', 'clips', '20']);
-    const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--budget-name', 'clips'];
-    expect(await runAll(user, [c('one', '--budget-name', 'clips'), [...resubmit, '--budget', '5']])).toEqual([
-      7, 12,
-    ]);
-    expect(await runAll(user, [c('one')])).toEqual([7]);
-    expect(await runAll(user, [resubmit])).toEqual([0]);
-    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
-      { name: 'clips', limit: '20', spent: '10', reserved: '10', left: '0' },
-    ]);
-    expect((await user.run(['spend', '--json'])).json['total']).toMatchObject({
-      spent: { charges: 1, amount: '10' },
-      doubt: { charges: 1, amount: '10' },
-    });
-    // The first attempt may have been charged, so its reservation remains.
-    expect(await runAll(user, [['jobs', 'rm', '@last', '--force']])).toEqual([0]);
-    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
-      { name: 'clips', limit: '20', spent: '20', reserved: '0', left: '0' },
-    ]);
-  } finally {
-    sandbox.child.kill();
-    await sandbox.result;
-  }
+  const user = await userWith('submit-reply-lostx1');
+  await user.run(['budget', 'set', 'clips', '20']);
+  const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--budget-name', 'clips'];
+  expect(await runAll(user, [c('one', '--budget-name', 'clips'), [...resubmit, '--budget', '5']])).toEqual([
+    7, 12,
+  ]);
+  expect(await runAll(user, [c('one')])).toEqual([7]);
+  expect(await runAll(user, [resubmit])).toEqual([0]);
+  expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+    { name: 'clips', limit: '20', spent: '10', reserved: '10', left: '0' },
+  ]);
+  expect((await user.run(['spend', '--json'])).json['total']).toMatchObject({
+    spent: { charges: 1, amount: '10' },
+    doubt: { charges: 1, amount: '10' },
+  });
+  // The first attempt may have been charged, so its reservation remains.
+  expect(await runAll(user, [['jobs', 'rm', '@last', '--force']])).toEqual([0]);
+  expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+    { name: 'clips', limit: '20', spent: '20', reserved: '0', left: '0' },
+  ]);
 }, 60_000);
 
 it("jobs resolve --resubmit is charged to the job's budget each time, and refused once the budget is too small", async () => {
-  const user = userHere();
-  const sandbox = await sandboxWith(user, 'submit-reply-lost');
-  try {
-    await user.run(['budget', 'set', 'clips', '20']);
-    const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--json'];
-    expect(await runAll(user, [c('one', '--budget-name', 'clips', '--budget', '20')])).toEqual([7]);
-    const again = await user.run(resubmit);
-    const { next } = again.json['error'] as { next: string[] };
-    expect([again.code, next.slice(4)]).toEqual([7, ['--budget', '20', '--budget-name', 'clips']]);
-    expect(await runAll(user, [resubmit])).toEqual([12]);
-    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
-      { name: 'clips', limit: '20', spent: '0', reserved: '20', left: '0' },
-    ]);
-  } finally {
-    sandbox.child.kill();
-    await sandbox.result;
-  }
+  const user = await userWith('submit-reply-lost');
+  await user.run(['budget', 'set', 'clips', '20']);
+  const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--json'];
+  expect(await runAll(user, [c('one', '--budget-name', 'clips', '--budget', '20')])).toEqual([7]);
+  const again = await user.run(resubmit);
+  const { next } = again.json['error'] as { next: string[] };
+  expect([again.code, next.slice(4)]).toEqual([7, ['--budget', '20', '--budget-name', 'clips']]);
+  expect(await runAll(user, [resubmit])).toEqual([12]);
+  expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+    { name: 'clips', limit: '20', spent: '0', reserved: '20', left: '0' },
+  ]);
 }, 60_000);

@@ -67,28 +67,6 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-it("spend --disputed prints each of a job's files", async () => {
-  const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 1, faults: ['short-video'] });
-  onEnd(() => sandbox.close());
-  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
-  const spend = ['spend', '--disputed'];
-  expect(JSON.parse((await user.run([...spend, '--json'])).stdout)).toEqual({
-    ok: true,
-    exit_code: 0,
-    disputed: [],
-  });
-  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id }));
-  const fixed = { protocol: 'a', model: 'video-a', duration: 4 };
-  const manifest = rows.map((row) => `${JSON.stringify({ ...fixed, ...row })}\n`).join('');
-  writeFileSync(join(user.cwd, 'm.jsonl'), manifest);
-  const run = ['batch', 'run', join(user.cwd, 'm.jsonl'), '-o', 'clips/{id}.mp4'];
-  expect((await user.run(run)).code).toBe(0);
-  expect((await user.run(spend)).stdout.split('\n\n')).toHaveLength(3);
-  expect((await user.run([...spend, '--json'])).json['disputed']).toHaveLength(3);
-  const picked = (await user.run([...spend, '--fields', 'price'])).json;
-  expect(picked['disputed']).toEqual(Array(3).fill({ price: expect.any(String) as string }));
-});
-
 it('a batch reports each row whose file differs from its request, and with --strict exits 11 each time without paying again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
@@ -197,30 +175,6 @@ it('--strict requires an output file, because mgw measures the file', async () =
     2,
     expect.stringContaining('-o FILE'),
   ]);
-});
-
-it('a resumed job does not replace the file of another program at the path of its sidecar', async () => {
-  const stateDir = freshFolder();
-  const sandbox = await startSandbox({ stateDir, paceMs: 1 });
-  onEnd(() => sandbox.close());
-  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
-  const submit = ['video', 'a', 'submit', 'a boat', '-m', 'video-a', '-d', '4', '--key', 'k', '--json'];
-  await user.run(submit);
-  const [notes, old] = ['boat.mp4.json', 'boat.mp4.json.old'].map((name) => join(user.cwd, name)) as [
-    string,
-    string,
-  ];
-  writeFileSync(notes, '{"my":"notes"}');
-  const refused = await user.run([...submit, '-o', 'boat.mp4', '--sidecar']);
-  expect(refused.json).toMatchObject({
-    exit_code: 10,
-    error: { code: 'output_exists', charged: 'yes', next: ['mv', notes, old] },
-  });
-  expect(readdirSync(user.cwd)).not.toContain('boat.mp4');
-  renameSync(notes, old);
-  expect((await user.run([...submit, '-o', 'boat.mp4', '--sidecar'])).code).toBe(0);
-  expect(JSON.parse(readFileSync(notes, 'utf8'))).toMatchObject({ file: { mime: 'video/mp4' } });
-  expect(readBill(stateDir)).toHaveLength(1);
 });
 
 it('--mark adds a mark to a file once, records both hashes, and does not pay again', async () => {
