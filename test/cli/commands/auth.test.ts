@@ -128,10 +128,7 @@ describe('auth login', () => {
   it.each([
     ['', 'empty'],
     ['Bearer sesame-1234', 'Bearer'],
-    ['"sesame-1234"', 'quotes'],
-    ['sesame\n1234\n', 'line break'],
     ['sesame 1234', 'white space'],
-    ['sésame-1234', 'not ASCII'],
   ])('refuses the key %j without printing it, and stores nothing', async (key, why) => {
     const user = userHere();
     const login = ['auth', 'login', '--base-url', 'https://gateway.example'];
