@@ -1,9 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
-import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { withoutCommandsIn } from '../../src/cli/io.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { listen } from '../support/origin.ts';
 import type { User } from '../support/cli.ts';
