@@ -53,6 +53,8 @@ describe('a response', () => {
       const stdin = args[0] === '-' ? 'Say hello\n' : '';
       const run = await user.run(['responses', ...args], { stdin });
       expect([args, run.code, run.stdout]).toEqual([args, 0, `${answer}\n`]);
+      const dry = await user.run(['responses', ...args, '--dry-run', '--json'], { stdin });
+      expect(dry.json['request']).toMatchObject({ body: { input: 'Say hello' } });
     }
   });
 

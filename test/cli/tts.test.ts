@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { renderSpeech, type SpeechFormat } from '../../src/sandbox/media/speech.ts';
+import { renderSpeech } from '../../src/sandbox/media/speech.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
@@ -41,10 +41,6 @@ async function bench(...faults: string[]): Promise<Bench> {
   };
 }
 
-function rendered(format: SpeechFormat, sampleRate = 24_000): Buffer {
-  return Buffer.from(renderSpeech({ text, format, sampleRate }));
-}
-
 describe('mgw tts', () => {
   it('saves an MP3, prints only its path on stdout, and reports the usage', async () => {
     const { user, file, folder } = await bench();
@@ -52,7 +48,7 @@ describe('mgw tts', () => {
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout).toBe(`${join(user.cwd, 'a.mp3')}\n`);
     expect(run.stderr).toMatch(/Spoken as job_\w+, 25 characters/);
-    expect(file('a.mp3')).toEqual(rendered('mp3'));
+    expect(file('a.mp3')).toEqual(Buffer.from(renderSpeech({ text, format: 'mp3', sampleRate: 24_000 })));
     expect(folder()).toEqual(['a.mp3']);
   });
 
@@ -68,12 +64,13 @@ describe('mgw tts', () => {
   });
 
   it('reads the text from a file or standard input, without a byte order mark and a final line break', async () => {
-    const { user, file } = await bench();
+    const { user } = await bench();
     writeFileSync(join(user.cwd, 'text.txt'), `${text}\n`);
-    expect((await user.run(['tts', '--file', 'text.txt', '-o', 'a.pcm'])).code).toBe(0);
-    const piped = ['tts', '--file', '-', '-o', 'b.pcm'];
-    expect((await user.run(piped, { stdin: `\ufeff${text}\r\n` })).code).toBe(0);
-    expect([file('a.pcm'), file('b.pcm')]).toEqual([rendered('pcm'), rendered('pcm')]);
+    for (const file of ['text.txt', '-']) {
+      const args = ['tts', '--file', file, '-o', 'a.pcm', '--dry-run', '--json'];
+      const { json } = await user.run(args, { stdin: `\ufeff${text}\r\n` });
+      expect(json['request']).toMatchObject({ body: { req_params: { text } } });
+    }
   });
 
   it('writes the first audio to standard output before the second frame arrives', async () => {
