@@ -251,7 +251,7 @@ describe('exec --verify', () => {
 
   it('passes an agent that uses one key, even though its tool call times out', async () => {
     const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
-    const agent = `${process.execPath} ${agentScript} same 5000 -- ${tool}`;
+    const agent = `${process.execPath} ${agentScript} 5000 -- ${tool}`;
     const run = await exec([...slow, '--verify', '--json', '--fault', 'client-gives-upx1'], agent);
     expect(kinds(run), run.stderr).toEqual([]);
     expect(run.json).toMatchObject({ exit_code: 0, script_exit_code: 0 });

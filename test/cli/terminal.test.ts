@@ -50,11 +50,4 @@ describe.runIf(hasScript)('on a terminal,', { concurrent: true }, () => {
     expect(stdout).toMatch(/downloading \d+% [\d.]+ kB of [\d.]+ kB/);
     expect(stdout).not.toMatch(/\x1b\[\d*m/);
   });
-
-  it('a spinner does not hang if the terminal has no columns', async () => {
-    const { stdout, code } = await onTerminal(submit, 0);
-    expect(code, stdout).toBe(0);
-    expect(stdout).not.toContain('\x1b');
-    expect(stdout).toMatch(/job_\w{14} queued\r\n/);
-  });
 });
