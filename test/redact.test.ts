@@ -63,6 +63,7 @@ describe('secretRedactor', () => {
         expect(shown).toContain('[redacted]');
         expect(shown).not.toContain(spell(secret));
       }),
+      { numRuns: 30 },
     );
   });
 
@@ -78,6 +79,7 @@ describe('secretRedactor', () => {
         );
         expect(secretRedactor([secret])(`{"a":"\\"<${spelt.join('')}>"}`)).toBe('{"a":"\\"<[redacted]>"}');
       }),
+      { numRuns: 30 },
     );
   });
 
@@ -97,6 +99,7 @@ describe('secretRedactor', () => {
         expect(shown).toContain('[redacted]');
         expect(holdsInBase64(shown, secret)).toBe(false);
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -164,6 +167,7 @@ describe('redactor', () => {
     ['TokenStatusExhausted[sk-abc***xyz]', 'TokenStatusExhausted[[redacted]]'],
     ['task key=1 and sig=2 in prose', 'task key=1 and sig=2 in prose'],
     ['https://h/v?monkey=1&design=2', 'https://h/v?monkey=1&design=2'],
+    [`the key ${key} is refused`, 'the key [redacted] is refused'],
   ])('redacts %j as %j', (text, shown) => {
     expect(hide(text)).toBe(shown);
     expect(hide(hide(text))).toBe(shown);
@@ -171,11 +175,7 @@ describe('redactor', () => {
 
   it('takes linear time on hostile text', () => {
     for (const part of ['a.', '&a', '?sig', 'a://', 'authorization ', 'sk-a*'])
-      expect(hide(part.repeat(500_000)).length).toBeGreaterThan(0);
-  });
-
-  it('hides the key', () => {
-    expect(hide(`the key ${key} is refused`)).toBe('the key [redacted] is refused');
+      expect(hide(part.repeat(200_000)).length).toBeGreaterThan(0);
   });
 });
 

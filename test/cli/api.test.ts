@@ -86,18 +86,14 @@ describe('mgw api GET', () => {
     expect(Buffer.concat(chunks)).toEqual(bytes);
   });
 
-  it.each([
-    ['--auth x-api-key', ['--auth', 'x-api-key'], { 'x-api-key': canaryKey }],
-    ['--auth none', ['--auth', 'none'], {}],
-  ])('sends the key as required by %s', async (_, args, expected) => {
+  it('sends the key as required by --auth', async () => {
     const { user, server } = await bench(say(200, '{}'));
-    await user.run(['api', 'GET', '/x', ...args]);
-    const { authorization, 'x-api-key': own } = server.requests[0]?.headers ?? {};
-    expect({ authorization, 'x-api-key': own }).toEqual({
-      authorization: undefined,
-      'x-api-key': undefined,
-      ...expected,
-    });
+    for (const auth of ['x-api-key', 'none']) await user.run(['api', 'GET', '/x', '--auth', auth]);
+    const keys = server.requests.map(({ headers }) => [headers['authorization'], headers['x-api-key']]);
+    expect(keys).toEqual([
+      [undefined, canaryKey],
+      [undefined, undefined],
+    ]);
   });
 
   it('prints the status and headers with --include, and hides secrets', async () => {
@@ -236,8 +232,9 @@ describe('response text without the key', () => {
   });
 });
 
-describe('mgw api with invalid input', () => {
-  it.each([
+it('mgw api refuses invalid input, and sends nothing', async () => {
+  const { user, server } = await bench(say(200, '{}'));
+  const invalid: [string[], RegExp][] = [
     [['api', 'PUT', '/x'], /METHOD/],
     [['api', 'GET', 'v1/models'], /begin with \//],
     [['api', 'GET', 'https://other.example/v1/models'], /not below the base URL/],
@@ -250,14 +247,14 @@ describe('mgw api with invalid input', () => {
     [['api', 'GET', '/x', '--header', 'A: b', '--header', 'a: c'], /only once/],
     [['api', 'GET', '/x', '--header', 'A: b\r\nC: d'], /ASCII|Name: value/],
     [['api', 'GET', '/x', '--auth', 'basic'], /bearer, x-api-key, none/],
-  ])('refuses %j, and sends nothing', async (args, message) => {
-    const { user, server } = await bench(say(200, '{}'));
+  ];
+  for (const [args, message] of invalid) {
     const run = await user.run(args);
-    expect([run.code, run.stdout]).toEqual([2, '']);
+    expect([args, run.code, run.stdout]).toEqual([args, 2, '']);
     expect(run.stderr).toMatch(message);
     expect(run.stderr).not.toContain(canaryKey);
-    expect(server.requests).toHaveLength(0);
-  });
+  }
+  expect(server.requests).toHaveLength(0);
 });
 
 describe('a path', () => {

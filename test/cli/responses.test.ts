@@ -25,38 +25,37 @@ const ask = ['responses', 'Say hello', '--model', 'text-1'];
 const answer = 'The sandbox was asked: Say hello';
 
 describe('a response', () => {
-  it.each([[[]], [['--stream']]])('ends with a newline on stdout: flags %j', async (more) => {
-    const { user } = await bench();
-    const run = await user.run([...ask, ...more]);
-    expect([run.code, run.stdout, run.stderr]).toEqual([0, `${answer}\n`, '']);
-  });
+  it.each([[[]], [['--stream']]])(
+    'ends with a newline on stdout, and is part of one JSON document with --json: flags %j',
+    async (more) => {
+      const { user } = await bench();
+      const run = await user.run([...ask, ...more]);
+      expect([run.code, run.stdout, run.stderr]).toEqual([0, `${answer}\n`, '']);
+      expect((await user.run([...ask, ...more, '--json'])).json).toMatchObject({
+        ok: true,
+        text: answer,
+        response: { status: 'completed', usage: { total_tokens: 8 } },
+      });
+    },
+  );
 
-  it.each([[[]], [['--stream']]])('is part of one JSON document with --json: flags %j', async (more) => {
-    const { user } = await bench();
-    const run = await user.run([...ask, ...more, '--json']);
-    expect(run.json).toMatchObject({
-      ok: true,
-      text: answer,
-      response: { status: 'completed', usage: { total_tokens: 8 } },
-    });
-  });
-
-  it.each([
-    ['standard input', ['responses', '-', '--model', 'text-1'], `Say hello\n`],
-    ['--file', ['responses', '--file', 'q.txt', '--model', 'text-1'], ''],
-    ['--body', ['responses', '--body', '@b.json'], ''],
-    [
-      '--body with overriding flags',
-      ['responses', 'Say hello', '--body', '{"model":"x","input":"y"}', '--model', 'text-1'],
-      '',
-    ],
-    ['--set', ['responses', '--body', '{}', '--set', 'model=text-1', '--set', 'input=Say hello'], ''],
-  ])('is requested with the input from %s', async (_, args, stdin) => {
+  it('is requested with the input from standard input, --file, --body or --set', async () => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'q.txt'), 'Say hello\n');
     writeFileSync(join(user.cwd, 'b.json'), JSON.stringify({ model: 'text-1', input: 'Say hello' }));
-    const run = await user.run(args, { stdin });
-    expect([run.code, run.stdout]).toEqual([0, `${answer}\n`]);
+    for (const args of [
+      ['-', '--model', 'text-1'],
+      ['--file', 'q.txt', '--model', 'text-1'],
+      ['--body', '@b.json'],
+      ['Say hello', '--body', '{"model":"x","input":"y"}', '--model', 'text-1'],
+      ['--body', '{}', '--set', 'model=text-1', '--set', 'input=Say hello'],
+    ]) {
+      const stdin = args[0] === '-' ? 'Say hello\n' : '';
+      const run = await user.run(['responses', ...args], { stdin });
+      expect([args, run.code, run.stdout]).toEqual([args, 0, `${answer}\n`]);
+      const dry = await user.run(['responses', ...args, '--dry-run', '--json'], { stdin });
+      expect(dry.json['request']).toMatchObject({ body: { input: 'Say hello' } });
+    }
   });
 
   it('is printed as it arrives, before the stream ends', async () => {
@@ -190,20 +189,24 @@ describe('an unusual response', () => {
   });
 });
 
-it.each([
-  [['responses', '--model', 'text-1'], /No input/],
-  [['responses', 'Hi'], /--model NAME is required[^]*next: mgw models$/m],
-  [['responses', 'Hi', '--file', 'x', '--model', 'm'], /cannot be combined/],
-  [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
-  [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
-  [['responses', 'Hi', '--model', 'm', '--body', '{'], /not JSON/],
-  [
-    ['responses', 'Hi', '--model', 'm', '--body', 'my/body.json'],
-    /an @ before its name: --body @my\/body.json/,
-  ],
-])('mgw responses refuses invalid input and sends nothing: %j', async (args, message) => {
+it('mgw responses refuses invalid input, and sends nothing', async () => {
   const { user, charges } = await bench();
-  const run = await user.run(args);
-  expect([run.code, run.stdout, charges()]).toEqual([2, '', 0]);
-  expect(run.stderr).toMatch(message);
+  const invalid: [string[], RegExp][] = [
+    [['responses', '--model', 'text-1'], /No input/],
+    [['responses', 'Hi'], /--model NAME is required[^]*next: mgw models$/m],
+    [['responses', 'Hi', '--file', 'x', '--model', 'm'], /cannot be combined/],
+    [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
+    [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
+    [['responses', 'Hi', '--model', 'm', '--body', '{'], /not JSON/],
+    [
+      ['responses', 'Hi', '--model', 'm', '--body', 'my/body.json'],
+      /an @ before its name: --body @my\/body.json/,
+    ],
+  ];
+  for (const [args, message] of invalid) {
+    const run = await user.run(args);
+    expect([args, run.code, run.stdout]).toEqual([args, 2, '']);
+    expect(run.stderr).toMatch(message);
+  }
+  expect(charges()).toBe(0);
 });

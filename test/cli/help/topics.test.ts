@@ -25,9 +25,11 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
     expect(wordsOf(stdout.replaceAll('\\\n', '')).sort()).toEqual(wordsOf(bare(pageOf(page))).sort());
   });
 
-  it.each([40, 80, 200])('fits in %i columns', (width) => {
-    const lines = renderMarkdown(pageOf(page), { width, paint: plain }).split('\n');
-    expect(lines.filter((line) => line.length > width)).toEqual([]);
+  it('fits in 40 and in 80 columns', () => {
+    for (const width of [40, 80]) {
+      const lines = renderMarkdown(pageOf(page), { width, paint: plain }).split('\n');
+      expect(lines.filter((line) => line.length > width)).toEqual([]);
+    }
   });
 });
 
