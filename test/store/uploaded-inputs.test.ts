@@ -6,7 +6,7 @@ import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
-import { account, s3Server, type S3Server } from './s3-server.ts';
+import { account, configureStore, s3Server, type S3Server } from './s3-server.ts';
 
 const old = '2020-01-01T00:00:00.000Z';
 
@@ -27,8 +27,7 @@ async function scene(prefix = "my/it's"): Promise<Scene> {
     else sendJson(response, { status, fail_reason: 'the sea was calm' });
   });
   const user = userHere(gateway.url, account);
-  await user.run(['config', 'set', 'store', `s3://bucket/${prefix}`]);
-  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  configureStore(user, store.url, `s3://bucket/${prefix}`);
   const upload: Scene['upload'] = (content, extension = '.png') => {
     const hash = createHash('sha256').update(content).digest('hex');
     const path = `/bucket/${prefix.replace("'", '%27')}/${hash}${extension}`;
