@@ -226,7 +226,7 @@ describe('a budget shared by processes', () => {
           reserved: sum(open),
         });
       }),
-      { numRuns: 400 },
+      { numRuns: 120 },
     );
   });
 
@@ -245,7 +245,7 @@ describe('a budget shared by processes', () => {
           expect(shop.charged).toBe(limit);
         },
       ),
-      { numRuns: 50 },
+      { numRuns: 20 },
     );
   });
 });
