@@ -171,9 +171,9 @@ describe.skipIf(!hasPostgres)('mgw store prune with a shared ledger', () => {
     writeFileSync(join(user.cwd, 'first.png'), '\0a boat');
     writeFileSync(
       join(user.cwd, 'rows.csv'),
-      'id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,first.png\n',
+      `id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,${join(user.cwd, 'first.png')}\n`,
     );
-    const queued = await user.start(['batch', 'enqueue', 'rows.csv', '--allow-files', '.']).result;
+    const queued = await user.run(['batch', 'enqueue', 'rows.csv', '--allow-files', user.cwd]);
     expect(queued.code, queued.stderr).toBe(0);
     expect(store.objects.size).toBe(1);
     for (const path of store.objects.keys()) store.modified.set(path, old);

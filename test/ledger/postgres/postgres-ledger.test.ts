@@ -453,15 +453,15 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect(await claimed).toBe('of the other');
   });
 
-  it('three processes on different machines are charged once for one key', async () => {
+  it('two processes on different machines are charged once for one key', async () => {
     const server = await gateway();
     const place = await newPlace();
     await place.open();
     const state = { MGW_STATE: place.server.url(place.database) };
-    const users = [1, 2, 3].map(() => newUser(server.url, state));
+    const users = [1, 2].map(() => newUser(server.url, state));
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
     const results = await Promise.all(runs);
-    expect(results.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(results.map(({ code }) => code)).toEqual([0, 0]);
     expect(new Set(results.map(({ json }) => json.job.handle)).size).toBe(1);
     expect(server.creations()).toBe(1);
   });
