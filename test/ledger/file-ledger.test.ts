@@ -29,7 +29,7 @@ import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
 import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { watchDisk } from '../support/disk-operations.ts';
+import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
@@ -72,6 +72,15 @@ function onOpen(act: (file: PathLike, flags: unknown) => void): void {
   onEnd(() => {
     opened.mockRestore();
     syncBuiltinESMExports();
+  });
+}
+
+/** Calls `act` before each disk operation. If `act` throws an error, the operation fails with the error. */
+async function onDisk(act: (operation: DiskOperation) => void): Promise<void> {
+  onEnd(() => watchDisk(undefined));
+  await watchDisk((operation, run) => {
+    act(operation);
+    return run();
   });
 }
 
@@ -120,10 +129,8 @@ describe('a job', () => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const path = join(state, 'jobs', `${id}.jsonl`);
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: changed = '' }, run) => {
+    await onDisk(({ name, path: changed = '' }) => {
       if (name === 'unlink' && changed.startsWith(`${path}.`)) change(path);
-      return run();
     });
     expect(await ledger.create(id, [prepared])).toBe(true);
     expect((await ledger.read(id))?.handle).toBe(handle);
@@ -133,10 +140,8 @@ describe('a job', () => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const seen: string[] = [];
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path = '' }, run) => {
+    await onDisk(({ name, path = '' }) => {
       if (name === 'link' || path.endsWith('.log')) seen.push(`${name} ${relative(state, path)}`);
-      return run();
     });
     await ledger.create(id, [prepared]);
     expect(seen.slice(-2)).toEqual(['sync index.log', `link ${join('jobs', `${id}.jsonl`)}`]);
@@ -145,13 +150,11 @@ describe('a job', () => {
   it('is read again if another process adds an event at the same moment', async () => {
     const { ledger, id, path } = await made();
     let isOver = false;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: changed }, run) => {
+    await onDisk(({ name, path: changed }) => {
       if (name === 'write' && changed === path && !isOver) {
         isOver = true;
         appendFileSync(path, encodeEvent(accepted, now));
       }
-      return run();
     });
     await ledger.append(id, { type: 'rated', rating: 3 });
     expect(await ledger.read(id)).toMatchObject({ handle: 'task_1', rating: 3 });
@@ -187,10 +190,8 @@ describe('a job', () => {
       const { ledger, state, id, path } = await made();
       await ledger.lookup('handle', 'task_1');
       const seen: string[] = [];
-      onEnd(() => watchDisk(undefined));
-      await watchDisk(({ name, path: changed = '' }, run) => {
+      await onDisk(({ name, path: changed = '' }) => {
         if (name === 'sync') seen.push(changed === path ? 'record' : relative(state, changed));
-        return run();
       });
       await ledger.append(id, event);
       expect(seen).toEqual(synced);
@@ -322,10 +323,8 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
 ])('the file ledger syncs existing folders before its first %s, but not before a read', async (_, give) => {
   const { state, id } = await made();
   const seen: string[] = [];
-  onEnd(() => watchDisk(undefined));
-  await watchDisk(({ name, path = '' }, run) => {
+  await onDisk(({ name, path = '' }) => {
     if (name === 'sync') seen.push(path);
-    return run();
   });
   const ledger = await openFileLedger(state, () => now);
   expect(await ledger.read(id)).toMatchObject({ id });
@@ -342,12 +341,10 @@ it.each([
   async (_, operation, isMissing) => {
     const { ledger, state } = await made();
     if (isMissing) for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
-    onEnd(() => watchDisk(undefined));
     let tries = 0;
-    await watchDisk(({ name, path = '' }, run) => {
+    await onDisk(({ name, path = '' }) => {
       if (name === operation && path.endsWith('index.log') && (tries += 1) === 1)
         throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-      return run();
     });
     await expect(ledger.create(newJobId(now), [prepared])).rejects.toMatchObject({
       code: 'local_io',
@@ -556,11 +553,7 @@ describe('an index', () => {
     const { ledger, id } = await made(accepted);
     const empty = await openFileLedger(freshFolder(), () => now);
     const seen: string[] = [];
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name }, run) => {
-      seen.push(name);
-      return run();
-    });
+    await onDisk(({ name }) => void seen.push(name));
     expect(await ledger.lookup('handle', 'task_1')).toEqual([id]);
     expect(await ledger.ids()).toEqual([id]);
     expect(await empty.lookup('handle', 'task_1')).toEqual([]);
@@ -604,10 +597,8 @@ describe('an index', () => {
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
     let syncs = 0;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path }, run) => {
+    await onDisk(({ name, path }) => {
       if (name === 'sync' && path === log) syncs += 1;
-      return run();
     });
     for (let times = 0; times < 2; times += 1) {
       await other.append(id, sending());
@@ -739,10 +730,8 @@ it('a name cannot be claimed if lost claims cannot be created again', async () =
 describe('on a full disk,', () => {
   /** Makes writes to the record at `path` fail with ENOSPC until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: written }, run) => {
+    await onDisk(({ name, path: written }) => {
       if (name === 'write' && written === path) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-      return run();
     });
     return () => watchDisk(undefined);
   }
