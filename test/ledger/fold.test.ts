@@ -96,6 +96,7 @@ describe('for any events in any order,', () => {
         const first = events.find((event) => event !== 'damage' && event.type === 'accepted');
         expect(before.handle).toBe(first === undefined ? undefined : (first as { handle: string }).handle);
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -109,6 +110,7 @@ describe('for any events in any order,', () => {
           native_status: before.native_status,
         });
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -124,6 +126,7 @@ describe('for any events in any order,', () => {
         if (next.type === 'unavailable' || next.type === 'rejected')
           expect(next.attempt).toBeGreaterThanOrEqual(before.record.attempts);
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -138,6 +141,7 @@ describe('for any events in any order,', () => {
         fc.pre(lastDamage >= 0 && !settled && job.handle === undefined);
         expect(job.state).toBe('unknown');
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -148,6 +152,7 @@ describe('for any events in any order,', () => {
         if (job.handle === undefined)
           expect(['prepared', 'sending', 'unknown', 'rejected']).toContain(job.state);
       }),
+      { numRuns: 50 },
     );
   });
 
@@ -158,6 +163,7 @@ describe('for any events in any order,', () => {
         expect(after).toBeGreaterThanOrEqual(fold(...events).record.attempts);
         if (next !== 'damage' && next.type === 'sending') expect(after).toBeGreaterThanOrEqual(next.attempt);
       }),
+      { numRuns: 50 },
     );
   });
 });
