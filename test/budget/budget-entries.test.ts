@@ -38,36 +38,34 @@ function waitingIn({ server, database }: PostgresPlace, count: number): Promise<
 }
 
 describePostgres('entries of a budget in a database', (newPlace) => {
-  it('are added once, become spent, and are raised to a final amount', async () => {
-    const { database } = await (await newPlace()).open();
-    const write = (...entries: BudgetEntries['entries']): Promise<boolean> =>
-      writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries });
-    const budget = budgetAt(today, database, 'standing', 'clips');
-    for (const isAdded of [true, false])
-      expect(await write(entry('a', 'reserved', 2), entry('b', 'kept', 1))).toBe(isAdded);
-    expect(await sums(budget)).toEqual(['1', '2']);
-    for (const isAdded of [true, false]) expect(await write(entry('a', 'kept', 2))).toBe(isAdded);
-    expect(await sums(budget)).toEqual(['3', '0']);
-    for (const isAdded of [true, false]) expect(await write(entry('b', 'kept', 4))).toBe(isAdded);
-    expect(await sums(budget)).toEqual(['6', '0']);
-    expect((await budget.state()).limit).toEqual(daily);
-  });
-
-  it('count today at the latest, because a later day would replace the sums of today', async () => {
-    const place = await newPlace();
-    const { database } = await place.open();
-    const ahead = { ...entry('a', 'kept', 2), at: '2999-01-01T00:00:00.000Z' };
-    await writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries: [ahead] });
-    const isNow = "day <= to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') AND day_kept = 2";
-    expect(await place.server.query(`SELECT ${isNow} FROM mgw.budgets`, place.database)).toBe('t');
-  });
-
-  it('are not needed to create the budget', async () => {
+  it('are added once, become spent, are raised to a final amount, and create the budget even if there are none', async () => {
     const { database } = await (await newPlace()).open();
     expect(await writeBudgetRows(database, 'command', 'clips', { entries: [] })).toBe(false);
     expect(await readBudgetRows(database)).toEqual([
       { kind: 'command', name: 'clips', budget: { limit: undefined, entries: [] } },
     ]);
+    const write = (...entries: BudgetEntries['entries']): Promise<boolean> =>
+      writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries });
+    const budget = budgetAt(today, database, 'standing', 'clips');
+    const added: [BudgetEntries['entries'], string[]][] = [
+      [
+        [entry('a', 'reserved', 2), entry('b', 'kept', 1)],
+        ['1', '2'],
+      ],
+      [[entry('a', 'kept', 2)], ['3', '0']],
+      [[entry('b', 'kept', 4)], ['6', '0']],
+    ];
+    for (const [entries, expected] of added) {
+      expect([await write(...entries), await write(...entries)]).toEqual([true, false]);
+      expect(await sums(budget)).toEqual(expected);
+    }
+    expect((await budget.state()).limit).toEqual(daily);
+    // An entry counts today at the latest, because a later day would replace the sums of today.
+    const ahead = { ...entry('a', 'kept', 2), at: '2999-01-01T00:00:00.000Z' };
+    await writeBudgetRows(database, 'standing', 'later', { limit: daily, entries: [ahead] });
+    const isNow = "day <= to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') AND day_kept = 2";
+    const rows = await database.query(`SELECT ${isNow} AS now FROM mgw.budgets WHERE name = 'later'`);
+    expect(rows).toEqual([{ now: true }]);
   });
 
   it('count for the current day even if a budget with the same kind or name has already begun the next day', async () => {

@@ -226,7 +226,7 @@ describe('a budget shared by processes', () => {
           reserved: sum(open),
         });
       }),
-      { numRuns: 400 },
+      { numRuns: 120 },
     );
   });
 
@@ -245,7 +245,7 @@ describe('a budget shared by processes', () => {
           expect(shop.charged).toBe(limit);
         },
       ),
-      { numRuns: 50 },
+      { numRuns: 20 },
     );
   });
 });
@@ -325,15 +325,6 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
   });
 
-  it("uses a reservation's limit instead of its own", async () => {
-    const { budget } = alone();
-    const limit = { amount: decimalOf(3) };
-    expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });
-    expect(await budget.reserve(chargeOf('b', 1), limit)).toMatchObject({
-      fits: false,
-    });
-  });
-
   it('checks the outcomes of earlier reservations before it refuses an amount', async () => {
     const outcomes: Record<string, ChargeOutcome> = {};
     const { budget } = alone('', outcomes);
@@ -363,41 +354,12 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 2)).toEqual({ fits: true });
   });
 
-  it('refuses the next amount if a final amount leaves no room', async () => {
-    const { budget, file } = alone();
-    await budget.setLimit({ amount: decimalOf(8) });
-    await ask(budget, 'a', 4);
-    await budget.keep('a');
-    await budget.keep('a', decimalOf(10));
-    expect(await ask(budget, 'b', 0)).toMatchObject({ fits: false, state: { spent: { digits: 10n } } });
-    expect(text((await alone(file.text).budget.state()).spent)).toBe('10');
-  });
-
   // Each outcome requires a ledger read, and there may be thousands of reservations.
   it('does not look up an outcome while there is room', async () => {
     const { budget, file } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(9) });
     for (const id of ['dead', 'a', 'b']) expect(await ask(budget, id, 2)).toEqual({ fits: true });
     expect(file.text).not.toContain('release');
-  });
-
-  it('includes a payment that was accepted after its amount was released', async () => {
-    const { budget } = alone();
-    await budget.setLimit({ amount: decimalOf(5) });
-    await ask(budget, 'a', 5);
-    await budget.release('a');
-    await budget.keep('a');
-    expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
-  });
-
-  it('grants nothing after it is removed, and starts from zero when it is set again', async () => {
-    const { budget } = alone();
-    await budget.setLimit({ amount: decimalOf(5) });
-    await ask(budget, 'a', 5);
-    await budget.remove();
-    expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
-    await budget.setLimit({ amount: decimalOf(5) });
-    expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
   });
 
   it('is the same for every reader of its file, regardless of how the reads are split', async () => {

@@ -115,6 +115,7 @@ describe('lines of a budget file', () => {
       '1 0 0',
     ],
     ['reserve nothing without a limit', [reserve], '0 0 0'],
+    ['reserve nothing once the budget is removed', [limit, { type: 'removed' }, reserve], '0 0 0'],
     ['reserve up to the limit', [{ type: 'limit', amount }, reserve], '0.25 0 0.25 a'],
   ])('%s', (_, events, expected) => {
     expect(stateAfter(...events)).toBe(expected);

@@ -33,18 +33,13 @@ const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent =>
   ...more,
 });
 
-const sentAgain: JobEvent[] = [
-  prepared(),
-  sending(1, '2'),
-  { type: 'unknown', attempt: 1, error },
-  { type: 'resolved', how: 'resubmit' },
-  sending(2, '3'),
-];
+const sent: JobEvent[] = [prepared(), sending(1, '2')];
+const inDoubt: JobEvent[] = [...sent, { type: 'unknown', attempt: 1, error }];
+const sentAgain: JobEvent[] = [...inDoubt, { type: 'resolved', how: 'resubmit' }, sending(2, '3')];
+const notCreated: JobEvent = { type: 'resolved', how: 'not-created' };
 
 const wronglyAdopted: JobEvent[] = [
-  prepared(),
-  sending(1, '2'),
-  { type: 'unknown', attempt: 1, error },
+  ...inDoubt,
   { type: 'resolved', attempt: 1, how: 'adopted' },
   { type: 'accepted', handle: 'wrong', adopted: true },
 ];
@@ -62,66 +57,39 @@ function cost(...events: (JobEvent | undefined)[]): string[] {
 describe("a job's cost", () => {
   it.each<[string, (JobEvent | undefined)[], string[]]>([
     ['never sent', [prepared()], []],
-    ['being sent', [prepared(), sending(1, '2')], ['2 doubt']],
-    ['accepted', [prepared(), sending(1, '2'), accepted()], ['2 spent']],
+    ['being sent', sent, ['2 doubt']],
     ['accepted without a price', [prepared(), sending(1), accepted()], ['unknown spent']],
-    ['acceptance recorded twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
-    ['rejected', [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }], []],
+    ['acceptance recorded twice', [...sent, accepted(), accepted()], ['2 spent']],
+    ['rejected', [...sent, { type: 'rejected', attempt: 1, error }], []],
     [
       'temporarily refused, then accepted at another price',
-      [prepared(), sending(1, '2'), { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
+      [...sent, { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
       ['3 spent'],
     ],
-    ['outcome unknown', [prepared(), sending(1, '2'), { type: 'unknown', attempt: 1, error }], ['2 doubt']],
+    ['outcome unknown', inDoubt, ['2 doubt']],
     [
       'outcome unknown and record lost',
       [prepared(), { type: 'unknown', attempt: 1, error }],
       ['unknown doubt'],
     ],
     ['record damaged', [prepared(), undefined], ['unknown doubt']],
-    ['record damaged during the submission', [prepared(), sending(1, '2'), undefined], ['2 doubt']],
+    ['record damaged during the submission', [...sent, undefined], ['2 doubt']],
     ['record damaged, then accepted', [prepared(), undefined, sending(1, '2'), accepted()], ['2 spent']],
     [
       'record damaged after a rejection',
-      [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }, undefined],
+      [...sent, { type: 'rejected', attempt: 1, error }, undefined],
       ['unknown doubt'],
     ],
     [
       'outcome unknown, then accepted',
-      [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', attempt: 1, how: 'adopted' },
-        accepted(),
-      ],
+      [...inDoubt, { type: 'resolved', attempt: 1, how: 'adopted' }, accepted()],
       ['2 spent'],
     ],
-    [
-      'outcome unknown, then not created',
-      [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', how: 'not-created' },
-      ],
-      [],
-    ],
-    [
-      'outcome unknown, then sent again',
-      [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', how: 'resubmit' },
-        sending(2, '2'),
-        accepted(),
-      ],
-      ['2 doubt', '2 spent'],
-    ],
+    ['outcome unknown, then not created', [...inDoubt, notCreated], []],
+    ['outcome unknown, then sent again', [...sentAgain, accepted()], ['2 doubt', '3 spent']],
     [
       'sent again with an unknown outcome, then not created',
-      [...sentAgain, { type: 'unknown', attempt: 2, error }, { type: 'resolved', how: 'not-created' }],
+      [...sentAgain, { type: 'unknown', attempt: 2, error }, notCreated],
       [],
     ],
     [
@@ -134,46 +102,27 @@ describe("a job's cost", () => {
       ],
       ['2 spent'],
     ],
-    ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
+    ['failed', [...sent, accepted(), finished('failed', { error })], ['2 failed']],
     [
       'sent twice and accepted twice, then the first task failed',
-      [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', how: 'resubmit' },
-        sending(2, '3'),
-        accepted('task_1'),
-        accepted('task_2'),
-        finished('failed', { error }),
-      ],
+      [...sentAgain, accepted('task_1'), accepted('task_2'), finished('failed', { error })],
       ['2 failed', '3 spent'],
     ],
     ['imported by its handle', [prepared(), accepted()], []],
     [
       'outcome unknown, without the number of the attempt',
-      [prepared(), sending(1, '2'), { type: 'unknown', error }],
+      [...sent, { type: 'unknown', error }],
       ['2 doubt'],
     ],
     [
       'adopted without a recorded handle, then not created',
-      [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', attempt: 1, how: 'adopted' },
-        { type: 'resolved', how: 'not-created' },
-      ],
+      [...inDoubt, { type: 'resolved', attempt: 1, how: 'adopted' }, notCreated],
       [],
     ],
     [
       'sent again, then accepted under a handle that was corrected',
       [
-        prepared(),
-        sending(1, '2'),
-        { type: 'unknown', attempt: 1, error },
-        { type: 'resolved', how: 'resubmit' },
-        sending(2, '3'),
+        ...sentAgain,
         { type: 'accepted', handle: 'task_1', adopted: true },
         { type: 'accepted', handle: 'task_2', adopted: true, instead_of: 'task_1' },
         observed,
@@ -206,7 +155,7 @@ describe("a job's cost", () => {
     ],
     [
       'adopted by one user while another decided that nothing was created',
-      [...wronglyAdopted, { type: 'resolved', how: 'not-created' }, observed],
+      [...wronglyAdopted, notCreated, observed],
       ['2 spent'],
     ],
     [
@@ -240,7 +189,7 @@ describe("a job's cost", () => {
     ],
     [
       'accepted after a later attempt was refused',
-      [prepared(), sending(1, '2'), sending(2, '3'), { type: 'unavailable', attempt: 2, error }, accepted()],
+      [...sent, sending(2, '3'), { type: 'unavailable', attempt: 2, error }, accepted()],
       ['2 spent'],
     ],
   ])('is determined by its recorded events (%s)', (_, events, expected) => {

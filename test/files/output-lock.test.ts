@@ -112,7 +112,7 @@ describe('an output lock', () => {
         closeSync(file);
         next.release();
       }),
-      { examples: Array.from({ length: 40 }, (_, at): [number] => [at]), numRuns: 80 },
+      { examples: Array.from({ length: 40 }, (_, at): [number] => [at]), numRuns: 50 },
     );
   });
 

@@ -31,14 +31,19 @@ export function conformance(newPlace: () => Promise<Place>): void {
   };
 
   describe('a job', () => {
-    it('is returned as recorded, even after the ledger is opened again', async () => {
+    it('is returned as recorded, even after the ledger is opened again, and has a new version after each event', async () => {
       const { ledger, open, id } = await made(accepted);
+      const versions = [await ledger.version(id)];
       await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+      versions.push(await ledger.version(id), await ledger.version(id));
       const job = await (await open()).read(id);
       const { record: own, ...shown } = (await ledger.read(id)) ?? {};
       expect(job).toMatchObject({ ...shown, record: { ...own, lifeOf: expect.any(Function) as unknown } });
       expect(job).toMatchObject({ id, protocol: 'a', state: 'succeeded', handle: 'task_1' });
       expect(job?.created_at).toBe(new Date(now).toISOString());
+      await ledger.remove(id);
+      const [first, second, again, removed] = [...versions, await ledger.version(id)];
+      expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
     it('can be created only once, even after it is removed, and never exists under an invalid id', async () => {
@@ -73,32 +78,21 @@ export function conformance(newPlace: () => Promise<Place>): void {
 
     it('lists its events in the order in which they were added, from any number of concurrent writers', async () => {
       const { ledger, open, id } = await made(accepted);
-      const others = await Promise.all([open(), open(), open()]);
-      const counts = Array.from({ length: 25 }, (_, index) => index);
+      const others = await Promise.all([open(), open()]);
+      const counts = Array.from({ length: 10 }, (_, index) => index);
       const add = async (by: Ledger, name: string): Promise<void> => {
         for (const count of counts)
           await by.append(id, { type: 'observed', state: 'running', native_status: `${name} ${count}` });
       };
       await Promise.all([ledger, ...others].map((by, index) => add(by, `p${index}`)));
       const events = await ledger.events(id);
-      expect(events).toHaveLength(2 + 4 * counts.length);
+      expect(events).toHaveLength(2 + 3 * counts.length);
       const seen = events.flatMap((event) => (event?.type === 'observed' ? [event.native_status] : []));
-      for (const name of ['p0', 'p1', 'p2', 'p3'])
+      for (const name of ['p0', 'p1', 'p2'])
         expect(seen.filter((each) => each.startsWith(name))).toEqual(
           counts.map((count) => `${name} ${count}`),
         );
       expect(await ledger.read(id)).toMatchObject({ native_status: seen.at(-1), record: { damaged: 0 } });
-    });
-
-    it('has a new version after each event, and no version once it is removed', async () => {
-      const { ledger, id } = await made(accepted);
-      const versions = [await ledger.version(id)];
-      await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-      versions.push(await ledger.version(id), await ledger.version(id));
-      await ledger.remove(id);
-      versions.push(await ledger.version(id));
-      const [first, second, again, removed] = versions;
-      expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
     it('is omitted from a list of unfinished jobs only if it is known to have succeeded', async () => {
@@ -117,27 +111,20 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await unfinished(ledger)).toEqual([]);
     });
 
-    it('is in the list of unfinished jobs from its creation until it succeeds, even after it has failed', async () => {
+    it('is listed by id, newest first, and is unfinished from its creation until it succeeds, even after it has failed', async () => {
       const { ledger, id } = await made();
-      const [failed, succeeded, doubtful] = [now + 1, now + 2, now + 3].map((at) => newJobId(at)) as [
+      const [succeeded, failed, doubtful] = [now + 3, now + 1, now + 2].map((at) => newJobId(at)) as [
         string,
         string,
         string,
       ];
       const error = { code: 'server_error', message: 'no' };
       const ended = { type: 'finished', native_status: '' } as const;
-      await ledger.create(failed, [prepared, accepted, { ...ended, state: 'failed' }]);
       await ledger.create(succeeded, [prepared, accepted, { ...ended, state: 'succeeded' }]);
+      await ledger.create(failed, [prepared, accepted, { ...ended, state: 'failed' }]);
       await ledger.create(doubtful, [prepared, { type: 'unknown', attempt: 1, error }]);
       expect(await unfinished(ledger)).toEqual([doubtful, failed, id]);
-    });
-
-    it('is listed by id, newest first', async () => {
-      const { ledger, id } = await made();
-      const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
-      const succeeded: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'ok' };
-      for (const each of ids) await ledger.create(each, [prepared, accepted, succeeded]);
-      const sorted = [...ids.sort().reverse(), id];
+      const sorted = [succeeded, doubtful, failed, id];
       expect(await ledger.ids()).toEqual(sorted);
       expect((await ledger.listed()).slice()).toEqual(sorted);
     });
@@ -175,22 +162,17 @@ export function conformance(newPlace: () => Promise<Place>): void {
     });
 
     it('is lost if an attempt to send it was claimed but it has no record', async () => {
-      const { ledger } = await made();
+      const { ledger, id } = await made();
       const other = newJobId(now + 1);
       await ledger.claim(`send.${other}.1`, '{}');
       expect(await ledger.claimState(other)).toBe('lost');
-    });
-
-    it('gets a higher id than all earlier jobs, even if the clock is set back', async () => {
-      const { ledger } = await made();
-      const first = await ledger.newId(2 ** 41);
-      await ledger.create(first, [prepared]);
-      expect((await ledger.newId(2 ** 40)) > first).toBe(true);
+      // A new job has a higher id than all earlier jobs, even if the clock is set back.
+      expect((await ledger.newId(now - 1000)) > id).toBe(true);
     });
   });
 
   describe('a claim', () => {
-    it('permanently belongs to one process, and keeps its content', async () => {
+    it('permanently belongs to one process, and keeps its content, regardless of its name', async () => {
       const { ledger, open } = await made();
       const other = await open();
       expect(await ledger.claimed('key.boat')).toBeUndefined();
@@ -198,10 +180,6 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await other.claim('key.boat', 'two')).toBe('one');
       expect(await ledger.claim('key.boat', 'one')).toBe('one');
       expect(await other.claimed('key.boat')).toBe('one');
-    });
-
-    it('can have any name', async () => {
-      const { ledger } = await made();
       const names = [
         'key.../../x',
         'key.a/b',
@@ -217,7 +195,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is won by exactly one of several processes', async () => {
       const { ledger, open } = await made();
       const all = [ledger, await open(), await open()];
-      const tries = Array.from({ length: 50 }, (_, index) =>
+      const tries = Array.from({ length: 12 }, (_, index) =>
         (all[index % 3] ?? ledger).claim('send', `p${index}`),
       );
       const results = await Promise.all(tries);
@@ -226,49 +204,32 @@ export function conformance(newPlace: () => Promise<Place>): void {
     });
   });
 
-  describe('an index lookup', () => {
-    const make = async (ledger: Ledger, time: number): Promise<string> => {
-      const id = newJobId(time);
-      const handle = `task_of_${id}`;
-      await ledger.create(id, [
-        { ...prepared, fingerprint: 'f9' },
-        { type: 'accepted', handle },
-      ]);
-      return id;
-    };
-
-    it("returns a value's jobs, newest first", async () => {
-      const { ledger } = await made();
-      const ids = [await make(ledger, 3), await make(ledger, 1), await make(ledger, 2)];
-      expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
-      for (const id of ids) expect(await ledger.lookup('handle', `task_of_${id}`)).toEqual([id]);
-      expect(await ledger.lookup('handle', 'boat')).toEqual([]);
-    });
-
-    it("returns a handle's job, even if the handle was recorded later", async () => {
-      const { ledger, id } = await made();
-      await ledger.append(id, { type: 'accepted', handle: 'late' });
-      expect(await ledger.lookup('handle', 'late')).toEqual([id]);
-    });
+  it("an index lookup returns a value's jobs, newest first, and a handle's job, even if the handle was recorded later", async () => {
+    const { ledger, id } = await made();
+    const ids: string[] = [];
+    for (const time of [3, 1, 2]) {
+      const each = newJobId(time);
+      const created: JobEvent = { type: 'accepted', handle: `task_of_${each}` };
+      await ledger.create(each, [{ ...prepared, fingerprint: 'f9' }, created]);
+      ids.push(each);
+    }
+    expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
+    for (const each of ids) expect(await ledger.lookup('handle', `task_of_${each}`)).toEqual([each]);
+    expect(await ledger.lookup('handle', 'boat')).toEqual([]);
+    await ledger.append(id, { type: 'accepted', handle: 'late' });
+    expect(await ledger.lookup('handle', 'late')).toEqual([id]);
   });
 
-  describe('a process', () => {
-    it('is considered alive by itself and by other processes while it runs', async () => {
-      const { ledger, open, id } = await made();
-      const lease = await ledger.lease();
-      lease.assertLease();
-      await ledger.append(id, { type: 'sending', attempt: 1, owner: lease.owner });
-      for (const each of [ledger, await open()]) {
-        expect(await each.lifeOf(lease.owner)).toBe('alive');
-        expect((await each.read(id))?.record.lifeOf(lease.owner)).toBe('alive');
-      }
-    });
-
-    it('is neither alive nor dead if it cannot be checked from this machine', async () => {
-      const { ledger } = await made();
-      const owner = { pid: 7, start: '1', host: 'elsewhere' };
-      expect(await ledger.lifeOf(owner)).toBe('unknown');
-    });
+  it('a process is considered alive while it runs, and neither alive nor dead if it cannot be checked from this machine', async () => {
+    const { ledger, open, id } = await made();
+    const lease = await ledger.lease();
+    lease.assertLease();
+    await ledger.append(id, { type: 'sending', attempt: 1, owner: lease.owner });
+    for (const each of [ledger, await open()]) {
+      expect(await each.lifeOf(lease.owner)).toBe('alive');
+      expect((await each.read(id))?.record.lifeOf(lease.owner)).toBe('alive');
+    }
+    expect(await ledger.lifeOf({ pid: 7, start: '1', host: 'elsewhere' })).toBe('unknown');
   });
 }
 

@@ -179,15 +179,15 @@ const runs = [
 describe.each(runs)('the job of a run (key: $key) that died $stage.name', ({ stage, key }) => {
   const order = orderOf({ key });
 
-  it('is not sent again if its records are intact', async () => {
+  it('is not sent again if any record is truncated at any byte', async () => {
     const saved = await saveRun(stage, order);
     putBack(saved);
     await expectNothingSent(saved, stage, order, 'whole');
+    await expectNothingSentWith(saved, stage, order, cuts);
   });
 
-  it('is not sent again if any record is truncated at any byte', async () => {
-    await expectNothingSentWith(await saveRun(stage, order), stage, order, cuts);
-  });
+  // The readable part of a record rarely depends on how the rest was damaged, so two stages are enough.
+  if (stage !== stages[0] && stage !== stages[3]) return;
 
   it('is not sent again if any bit of any record is flipped', async () => {
     await expectNothingSentWith(await saveRun(stage, order), stage, order, flips);

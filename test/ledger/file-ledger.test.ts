@@ -5,7 +5,6 @@ import fs, {
   chmodSync,
   copyFileSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -18,7 +17,6 @@ import fs, {
   type PathLike,
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'rolldown';
@@ -28,10 +26,10 @@ import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
-import { holderText, jobIdPattern, names, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { watchDisk } from '../support/disk-operations.ts';
+import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
@@ -64,16 +62,25 @@ async function made(...events: JobEvent[]): Promise<Made> {
 }
 
 /** Calls `act` before each file is opened. */
-function onOpen(act: (file: PathLike) => void): void {
+function onOpen(act: (file: PathLike, flags: unknown) => void): void {
   const { openSync } = fs;
   const opened = vi.spyOn(fs, 'openSync').mockImplementation((file, ...rest) => {
-    act(file);
+    act(file, rest[0]);
     return openSync(file, ...rest);
   });
   syncBuiltinESMExports();
   onEnd(() => {
     opened.mockRestore();
     syncBuiltinESMExports();
+  });
+}
+
+/** Calls `act` before each disk operation. If `act` throws an error, the operation fails with the error. */
+async function onDisk(act: (operation: DiskOperation) => void): Promise<void> {
+  onEnd(() => watchDisk(undefined));
+  await watchDisk((operation, run) => {
+    act(operation);
+    return run();
   });
 }
 
@@ -84,20 +91,6 @@ function filesUnder(folder: string): string[] {
 }
 
 describe('a job', () => {
-  it('has a new version after each event, and after any other change to its record', async () => {
-    const { ledger, id, path } = await made(accepted);
-    const versions = [await ledger.version(id)];
-    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-    versions.push(await ledger.version(id));
-    const text = readFileSync(path, 'utf8');
-    writeFileSync(path, text.replace('succeeded', 'succeedee'));
-    versions.push(await ledger.version(id));
-    rmSync(path);
-    versions.push(await ledger.version(id));
-    expect(new Set(versions).size).toBe(4);
-    expect(versions[3]).toBeUndefined();
-  });
-
   it('is read again only if another process has changed it', async () => {
     const { ledger, state, id, path } = await made();
     const other = await openFileLedger(state, () => now);
@@ -112,17 +105,15 @@ describe('a job', () => {
     await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
     await ledger.append(id, { type: 'rated', rating: 3 });
     const text = readFileSync(path, 'utf8');
-    const opened = vi.spyOn(fs, 'openSync');
-    syncBuiltinESMExports();
-    onEnd(() => {
-      opened.mockRestore();
-      syncBuiltinESMExports();
-    });
+    const modes: unknown[] = [];
+    onOpen((_, flags) => modes.push(Number(flags) & O_RDWR));
     for (let reads = 0; reads < 3; reads += 1) expect(await read()).toEqual(['task_1', 'run', 3, 0]);
     await ledger.append(id, { type: 'rated', rating: 4 });
     expect(await read()).toEqual(['task_1', 'run', 4, 0]);
-    expect(opened.mock.calls.map(([, flags]) => Number(flags) & O_RDWR)).toEqual([0, O_RDWR]);
+    expect(modes).toEqual([0, O_RDWR]);
+    const version = await ledger.version(id);
     writeFileSync(path, text.replace('"rating":3', '"rating":5'));
+    expect(await ledger.version(id)).not.toBe(version);
     expect(await read()).toEqual(['task_1', 'run', undefined, 1]);
     writeFileSync(`${path}.copy`, text);
     renameSync(`${path}.copy`, path);
@@ -138,10 +129,8 @@ describe('a job', () => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const path = join(state, 'jobs', `${id}.jsonl`);
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: changed = '' }, run) => {
+    await onDisk(({ name, path: changed = '' }) => {
       if (name === 'unlink' && changed.startsWith(`${path}.`)) change(path);
-      return run();
     });
     expect(await ledger.create(id, [prepared])).toBe(true);
     expect((await ledger.read(id))?.handle).toBe(handle);
@@ -151,10 +140,8 @@ describe('a job', () => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const seen: string[] = [];
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path = '' }, run) => {
+    await onDisk(({ name, path = '' }) => {
       if (name === 'link' || path.endsWith('.log')) seen.push(`${name} ${relative(state, path)}`);
-      return run();
     });
     await ledger.create(id, [prepared]);
     expect(seen.slice(-2)).toEqual(['sync index.log', `link ${join('jobs', `${id}.jsonl`)}`]);
@@ -163,13 +150,11 @@ describe('a job', () => {
   it('is read again if another process adds an event at the same moment', async () => {
     const { ledger, id, path } = await made();
     let isOver = false;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: changed }, run) => {
+    await onDisk(({ name, path: changed }) => {
       if (name === 'write' && changed === path && !isOver) {
         isOver = true;
         appendFileSync(path, encodeEvent(accepted, now));
       }
-      return run();
     });
     await ledger.append(id, { type: 'rated', rating: 3 });
     expect(await ledger.read(id)).toMatchObject({ handle: 'task_1', rating: 3 });
@@ -205,10 +190,8 @@ describe('a job', () => {
       const { ledger, state, id, path } = await made();
       await ledger.lookup('handle', 'task_1');
       const seen: string[] = [];
-      onEnd(() => watchDisk(undefined));
-      await watchDisk(({ name, path: changed = '' }, run) => {
+      await onDisk(({ name, path: changed = '' }) => {
         if (name === 'sync') seen.push(changed === path ? 'record' : relative(state, changed));
-        return run();
       });
       await ledger.append(id, event);
       expect(seen).toEqual(synced);
@@ -271,17 +254,6 @@ describe('a job', () => {
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('has the creation time that its id contains if its record is unreadable', async () => {
-    const { ledger, id, path } = await made();
-    writeFileSync(path, 'nothing');
-    expect(await ledger.read(id)).toMatchObject({
-      state: 'unknown',
-      created_at: new Date(now).toISOString(),
-    });
-  });
-});
-
-describe('a job', () => {
   it('is treated as damaged if its record cannot be read, unless this process has too many open files', async () => {
     const { ledger, path, id } = await made(sending());
     const events = await ledger.events(id);
@@ -309,16 +281,21 @@ describe("in place of a job's file,", () => {
     ['a FIFO', (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0)],
     ['a folder', (path) => mkdirSync(path)],
   ];
-  it.each(odd)('%s is read as a job in doubt, and does not affect other jobs', async (_, put) => {
-    const { ledger, id, path } = await made(accepted);
-    const other = newJobId(now + 1);
-    await ledger.create(other, [prepared, accepted]);
-    rmSync(path);
-    put(path);
-    expect(await ledger.read(id)).toMatchObject({ id, state: 'unknown' });
-    expect(await ledger.read(other)).toMatchObject({ state: 'queued' });
-    expect(await ledger.ids()).toEqual([other, id]);
-  });
+  it.each(odd)(
+    '%s is read as a job in doubt, and neither affects other jobs nor is written to',
+    async (kind, put) => {
+      const { ledger, id, path } = await made(accepted);
+      const other = newJobId(now + 1);
+      await ledger.create(other, [prepared, accepted]);
+      rmSync(path);
+      put(path);
+      expect(await ledger.read(id)).toMatchObject({ id, state: 'unknown' });
+      expect(await ledger.read(other)).toMatchObject({ state: 'queued' });
+      expect(await ledger.ids()).toEqual([other, id]);
+      if (/link|FIFO|folder/.test(kind))
+        await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+    },
+  );
 
   it.skipIf(process.getuid?.() === 0)(
     'a file without read permission is read as a job in doubt',
@@ -338,13 +315,6 @@ describe("in place of a job's file,", () => {
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     expect(readFileSync(elsewhere, 'utf8')).toBe(before);
   });
-
-  it.each(odd.slice(3))('%s is not written to', async (_, put) => {
-    const { ledger, id, path } = await made(accepted);
-    rmSync(path);
-    put(path);
-    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
-  });
 });
 
 it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
@@ -353,10 +323,8 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
 ])('the file ledger syncs existing folders before its first %s, but not before a read', async (_, give) => {
   const { state, id } = await made();
   const seen: string[] = [];
-  onEnd(() => watchDisk(undefined));
-  await watchDisk(({ name, path = '' }, run) => {
+  await onDisk(({ name, path = '' }) => {
     if (name === 'sync') seen.push(path);
-    return run();
   });
   const ledger = await openFileLedger(state, () => now);
   expect(await ledger.read(id)).toMatchObject({ id });
@@ -373,12 +341,10 @@ it.each([
   async (_, operation, isMissing) => {
     const { ledger, state } = await made();
     if (isMissing) for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
-    onEnd(() => watchDisk(undefined));
     let tries = 0;
-    await watchDisk(({ name, path = '' }, run) => {
+    await onDisk(({ name, path = '' }) => {
       if (name === operation && path.endsWith('index.log') && (tries += 1) === 1)
         throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-      return run();
     });
     await expect(ledger.create(newJobId(now), [prepared])).rejects.toMatchObject({
       code: 'local_io',
@@ -389,31 +355,10 @@ it.each([
 );
 
 describe('a claim', () => {
-  it('is stored in the claims folder, regardless of its name', async () => {
-    const { ledger, state } = await made();
-    await ledger.claim('first', '');
-    const before = filesUnder(join(state, 'claims')).length;
-    for (const name of ['key.../../x', 'key.a/b', `key.${'@'.repeat(128)}`]) await ledger.claim(name, 'mine');
-    expect(filesUnder(join(state, 'claims'))).toHaveLength(before + 3);
-  });
-
   it('leaves no other files, whether it is won or lost', async () => {
     const { ledger, state } = await made();
     await Promise.all(Array.from({ length: 5 }, (_, index) => ledger.claim('send', `p${index}`)));
     expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
-  });
-
-  // A claim without a submission would look like a lost submission, although nothing was sent.
-  it('is not made if its folder cannot be synced', async () => {
-    const { ledger, state } = await made();
-    await ledger.claim('first', 'mine');
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path }, run) =>
-      name === 'sync' && path === join(state, 'claims') ? Promise.reject(new Error('EIO')) : run(),
-    );
-    await expect(ledger.claim('send', 'mine')).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
-    expect(await ledger.claimed('send')).toBeUndefined();
-    expect(readdirSync(join(state, 'claims'))).not.toContain('send');
   });
 
   it('is made once the folders can be synced, even if an earlier sync failed', async () => {
@@ -444,22 +389,6 @@ describe('a claim', () => {
     expect(seen[0]).toBe('sync jobs');
   });
 
-  it.each(['EIO', 'EEXIST'])(
-    'is won if its link exists even though the call failed with %s',
-    async (code) => {
-      const { ledger } = await made();
-      onEnd(() => watchDisk(undefined));
-      await watchDisk(({ name }, run) => {
-        const result = run();
-        if (name === 'link') throw Object.assign(new Error(code), { code });
-        return result;
-      });
-      expect(await ledger.claim('send', 'mine')).toBeUndefined();
-      await watchDisk(undefined);
-      expect(await ledger.claim('send', 'other')).toBe('mine');
-    },
-  );
-
   it('can be confirmed, and other processes see the confirmation', async () => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
@@ -470,19 +399,20 @@ describe('a claim', () => {
     expect(await Promise.all(names.map((name) => other.claimed(name)))).toEqual(['mine', 'mine', undefined]);
   });
 
-  it('is still in effect if its content is damaged', async () => {
+  it('is still in effect if its content is damaged, or has been empty for a long time', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');
     const whole = readFileSync(path);
-    const cuts = [...whole.keys()].map((cut) => whole.subarray(0, cut));
-    const flips = Array.from({ length: whole.length * 8 }, (_, bit) => {
+    const flips = Array.from({ length: whole.length }, (_, at) => {
       const flipped = Buffer.from(whole);
-      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+      flipped[at] = (flipped[at] ?? 0) ^ (1 << (at & 7));
       return flipped;
     });
+    const cuts = [...whole.keys()].map((cut) => whole.subarray(0, cut));
     for (const damaged of [...cuts, ...flips]) {
       writeFileSync(path, damaged);
+      utimesSync(path, 1, 1);
       expect(await ledger.claimed('send')).toBe('');
       expect(await ledger.claim('send', 'mine')).toBe('');
     }
@@ -510,15 +440,6 @@ describe('a claim', () => {
       isOpened ||= file === path;
     });
     expect(await ledger.claimed('send')).toBe('content');
-  });
-
-  it('is still in effect if its file has been empty for a long time', async () => {
-    const { ledger, state } = await made();
-    await ledger.claim('send', 'content');
-    const path = join(state, 'claims', 'send');
-    writeFileSync(path, '');
-    utimesSync(path, 1, 1);
-    expect(await ledger.claimed('send')).toBe('');
   });
 });
 
@@ -632,11 +553,7 @@ describe('an index', () => {
     const { ledger, id } = await made(accepted);
     const empty = await openFileLedger(freshFolder(), () => now);
     const seen: string[] = [];
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name }, run) => {
-      seen.push(name);
-      return run();
-    });
+    await onDisk(({ name }) => void seen.push(name));
     expect(await ledger.lookup('handle', 'task_1')).toEqual([id]);
     expect(await ledger.ids()).toEqual([id]);
     expect(await empty.lookup('handle', 'task_1')).toEqual([]);
@@ -680,10 +597,8 @@ describe('an index', () => {
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
     let syncs = 0;
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path }, run) => {
+    await onDisk(({ name, path }) => {
       if (name === 'sync' && path === log) syncs += 1;
-      return run();
     });
     for (let times = 0; times < 2; times += 1) {
       await other.append(id, sending());
@@ -731,23 +646,6 @@ describe('an index', () => {
     mkdirSync(join(state, 'index.log'));
     expect(await ledger.listed()).toEqual([id]);
     expect(await ledger.ids()).toEqual([id]);
-  });
-
-  it('finds a job even if any bit of the index is flipped', async () => {
-    const { ledger, state } = await made();
-    const id = await make(ledger, 5);
-    for (const name of ['index.log', 'handles.log']) {
-      const path = join(state, name);
-      const bytes = readFileSync(path);
-      for (let bit = 0; bit < bytes.length * 8; bit += 3) {
-        const flipped = Buffer.from(bytes);
-        flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
-        rmSync(path);
-        writeFileSync(path, flipped);
-        expect(await ledger.lookup('fingerprint', 'f9'), `${name}, bit ${bit}`).toEqual([id]);
-        expect(await ledger.lookup('handle', handleOf(id)), `${name}, bit ${bit}`).toEqual([id]);
-      }
-    }
   });
 
   it('finds every job on every read, even among torn or merged lines', async () => {
@@ -815,10 +713,8 @@ it('a name cannot be claimed if lost claims cannot be created again', async () =
 describe('on a full disk,', () => {
   /** Makes writes to the record at `path` fail with ENOSPC until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path: written }, run) => {
+    await onDisk(({ name, path: written }) => {
       if (name === 'write' && written === path) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-      return run();
     });
     return () => watchDisk(undefined);
   }
@@ -863,23 +759,13 @@ describe('on a full disk,', () => {
   });
 });
 
-describe('job ids', () => {
-  it('sort by their time, and have the specified format', () => {
-    const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
-    const ids = times.map((at) => newJobId(at));
-    expect([...ids].sort()).toEqual(ids);
-    for (const id of ids) expect(id).toMatch(jobIdPattern);
-    expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
-  });
-
-  it('are listed only for job files, newest first', async () => {
-    const { ledger, state, id } = await made();
-    const newer = newJobId(now + 1000);
-    await ledger.create(newer, [prepared]);
-    for (const odd of ['x.jsonl', `${id}.jsonl.draft.tmp`, '.DS_Store', 'job_.jsonl'])
-      writeFileSync(join(state, 'jobs', odd), '');
-    expect(await ledger.ids()).toEqual([newer, id]);
-  });
+it('job ids are listed only for job files, newest first', async () => {
+  const { ledger, state, id } = await made();
+  const newer = newJobId(now + 1000);
+  await ledger.create(newer, [prepared]);
+  for (const odd of ['x.jsonl', `${id}.jsonl.draft.tmp`, '.DS_Store', 'job_.jsonl'])
+    writeFileSync(join(state, 'jobs', odd), '');
+  expect(await ledger.ids()).toEqual([newer, id]);
 });
 
 it('the state folder and its subfolders may be links to folders', async () => {
@@ -931,14 +817,14 @@ const PROGRAM = `
   const [state, id, name] = process.argv.slice(2);
   const ledger = await openFileLedger(state, () => Date.now());
   const won = [];
-  for (let count = 0; count < 200; count += 1) {
+  for (let count = 0; count < 50; count += 1) {
     await ledger.append(id, { type: 'observed', state: 'running', native_status: name + '.' + count + 'x'.repeat(count * 8) });
     if (count % 10 === 0 && (await ledger.claim('claim.' + count, name)) === undefined) won.push(count);
   }
   console.log(JSON.stringify(won));
 `;
 
-it('eight processes that append 200 lines each lose no line, and exactly one process wins each claim', async () => {
+it('three processes that append 50 lines each lose no line, and exactly one process wins each claim', async () => {
   const { state, id, path, ledger } = await made(accepted);
   const folder = freshFolder();
   await build({
@@ -948,7 +834,7 @@ it('eight processes that append 200 lines each lose no line, and exactly one pro
     logLevel: 'silent',
   });
   writeFileSync(join(folder, 'program.mjs'), PROGRAM);
-  const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
+  const names = ['p0', 'p1', 'p2'];
   const won = await Promise.all(
     names.map(async (name) => {
       const run = await promisify(execFile)(process.execPath, [join(folder, 'program.mjs'), state, id, name]);
@@ -958,47 +844,10 @@ it('eight processes that append 200 lines each lose no line, and exactly one pro
   const events = decodeEvents(readFileSync(path, 'utf8'));
   const seen = events.flatMap((event) => (event?.type === 'observed' ? [event.native_status] : []));
   const written = names.flatMap((name) =>
-    Array.from({ length: 200 }, (_, count) => `${name}.${count}${'x'.repeat(count * 8)}`),
+    Array.from({ length: 50 }, (_, count) => `${name}.${count}${'x'.repeat(count * 8)}`),
   );
   expect(seen.sort()).toEqual(written.sort());
-  expect(events).toHaveLength(1602);
+  expect(events).toHaveLength(152);
   expect((await ledger.read(id))?.record.damaged).toBe(0);
-  expect(won.flat().sort((one, other) => one - other)).toEqual(
-    Array.from({ length: 20 }, (_, index) => index * 10),
-  );
+  expect(won.flat().sort((one, other) => one - other)).toEqual([0, 10, 20, 30, 40]);
 });
-
-// The test needs a separate file system that is small enough to fill up in the middle of a line.
-const canMount = process.platform === 'linux' && process.getuid?.() === 0;
-it.skipIf(!canMount)(
-  'a full disk loses only the last line, and the ledger continues once there is space',
-  async () => {
-    const disk = mkdtempSync(join(tmpdir(), 'mgw-small-'));
-    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk]).status === 0;
-    onEnd(() => {
-      if (mounted) spawnSync('umount', ['-l', disk]);
-      rmSync(disk, { recursive: true, force: true });
-    });
-    if (!mounted) return;
-    const ledger = await openFileLedger(join(disk, 'state'), () => now);
-    const id = newJobId(now);
-    await ledger.create(id, [prepared, accepted]);
-    writeFileSync(join(disk, 'filler'), 'x'.repeat(30_000));
-    const observed = (count: number): JobEvent => ({
-      type: 'observed',
-      state: 'running',
-      native_status: `${count} ${'y'.repeat(150)}`,
-    });
-    let count = 0;
-    const fill = async (): Promise<void> => {
-      for (;;) await ledger.append(id, observed((count += 1)));
-    };
-    await expect(fill()).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
-    expect(await ledger.read(id)).toMatchObject({ handle: 'task_1', record: { damaged: 0 } });
-    await expect(ledger.create(newJobId(now + 1), [prepared])).rejects.toMatchObject({ code: 'local_io' });
-    expect(await ledger.ids()).toEqual([id]);
-    rmSync(join(disk, 'filler'));
-    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-    expect(await ledger.read(id)).toMatchObject({ state: 'succeeded', record: { damaged: 0 } });
-  },
-);

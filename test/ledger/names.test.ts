@@ -23,6 +23,11 @@ describe('a job id', () => {
     },
   );
 
+  it('sorts by its creation time', () => {
+    const ids = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44].map((time) => newJobId(time));
+    expect([...ids].sort()).toEqual(ids);
+  });
+
   it('is higher than the previous id, even if the clock was set back', () => {
     let last = newJobId(now);
     for (const time of [now - 5000, now, now + 5000]) {

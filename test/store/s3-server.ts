@@ -1,7 +1,10 @@
 import { createHash, createHmac } from 'node:crypto';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { User } from '../support/cli.ts';
 
 /** A store that checks every signature with its own implementation of AWS Signature Version 4. */
 export interface S3Server {
@@ -170,6 +173,14 @@ export async function s3Server(): Promise<S3Server> {
     get,
   };
   return served;
+}
+
+/** Writes a config file with the user's store, as `mgw config set` would. Uploads are stored below `url`, if set. */
+export function configureStore({ env }: User, endpoint: string, url?: string): void {
+  const folder = env['MGW_CONFIG_DIR'] ?? '';
+  mkdirSync(folder, { mode: 0o700 });
+  const profiles = { default: { store: { ...(url !== undefined && { url }), endpoint } } };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify({ profiles }), { mode: 0o600 });
 }
 
 /** Returns the upload headers that are stored with the object. */

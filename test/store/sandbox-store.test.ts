@@ -22,7 +22,7 @@ import { storeAccount } from '../../src/sandbox/store/signature.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { awsClient } from './aws-client.ts';
-import { account, s3Server, type S3Server } from './s3-server.ts';
+import { account, configureStore, s3Server, type S3Server } from './s3-server.ts';
 
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5'];
 const withImage = [...submit, '--image', 'first.png'];
@@ -32,8 +32,7 @@ async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   const real = await s3Server();
   const user = userHere(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });
   writeFileSync(join(user.cwd, 'first.png'), Buffer.from('\0an image'));
-  await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
-  await user.run(['config', 'set', 'store.endpoint', real.url]);
+  configureStore(user, real.url, 's3://bucket/inputs');
   await user.run(['config', 'set', 'sandbox.pace', '20ms']);
   return { user, real };
 }
@@ -42,11 +41,9 @@ describe('mgw --sandbox', () => {
   test('stores inputs and results in the sandbox rather than in the configured store', async () => {
     const { user, real } = await rehearsal();
     const to = ['-o', 's3://bucket/{id}.mp4', '--json'];
-    for (const protocol of [withImage, [...submit, '--reference-image', 'first.png']]) {
-      const ran = await user.run(['--sandbox', ...protocol, ...to]);
-      expect(ran.code, ran.stderr + ran.stdout).toBe(0);
-      expect(ran.json.job['state']).toBe('succeeded');
-    }
+    const ran = await user.run(['--sandbox', ...withImage, ...to]);
+    expect(ran.code, ran.stderr + ran.stdout).toBe(0);
+    expect(ran.json.job['state']).toBe('succeeded');
     const spoken = await user.run(['--sandbox', 'tts', 'Hello', '-o', 's3://bucket/{id}.mp3']);
     expect(spoken.code, spoken.stderr).toBe(0);
     expect(real.calls).toEqual([]);
@@ -60,24 +57,14 @@ describe('mgw --sandbox', () => {
     const ran = await user.run(withImage);
     expect(ran.code, ran.stderr).toBe(0);
   });
-
-  test('refuses to replace an existing object before anything is charged', async () => {
-    const { user } = await rehearsal();
-    const to = ['--sandbox', ...submit, '-o', 's3://bucket/boat.mp4', '--json'];
-    expect((await user.run([...to, '--key', 'one'])).code).toBe(0);
-    expect((await user.run([...to, '--key', 'two'])).json).toMatchObject({
-      exit_code: 10,
-      error: { code: 'output_exists', charged: 'no' },
-    });
-  });
 });
 
-test("sandbox exec redirects a script's S3 clients to the sandbox, and hides the real credentials", async () => {
+test("sandbox exec redirects a script's S3 clients to the sandbox, even if an upload fails once, and hides the real credentials", async () => {
   const { user, real } = await rehearsal();
   const lines =
     'env > seen; mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const extra = { AWS_SESSION_TOKEN: 'real-token', AWS_PROFILE: 'real', AWS_ENDPOINT_URL: real.url };
-  const exec = ['sandbox', 'exec', '--pace', '20ms', '--', 'sh', '-c', lines];
+  const exec = ['sandbox', 'exec', '--fault', 'store-500x1', '--pace', '20ms', '--', 'sh', '-c', lines];
   const ran = await user.start(exec, { env: { ...user.env, ...extra } }).result;
   expect(ran.code, ran.stderr).toBe(0);
   expect(real.calls).toEqual([]);
@@ -181,27 +168,17 @@ describe("the sandbox's storage with the AWS SDK", () => {
     await expect(put(s3, 'y', 'signed')).rejects.toEqual(isError('XAmzContentSHA256Mismatch'));
   });
 
-  test.each([
-    ['store-500', 'InternalError'],
-    ['store-slow-down', 'SlowDown'],
-    ['store-expired', 'ExpiredToken'],
-    ['store-bad-digest', 'BadDigest'],
-    ['store-reset', 'TimeoutError'],
-  ])('stores nothing if the fault is %s, and the upload fails with %s', async (fault, name) => {
-    const s3 = await served([`${fault}x1`]);
-    await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
-    await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));
+  test('stores nothing if a fault makes the upload fail', async () => {
+    for (const [fault, name] of [
+      ['store-500', 'InternalError'],
+      ['store-slow-down', 'SlowDown'],
+      ['store-expired', 'ExpiredToken'],
+      ['store-bad-digest', 'BadDigest'],
+      ['store-reset', 'TimeoutError'],
+    ] as const) {
+      const s3 = await served([`${fault}x1`]);
+      await expect(put(s3, 'x', 'x'), fault).rejects.toEqual(isError(name));
+      await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));
+    }
   });
-});
-
-test.each([
-  ['store-500x1', 0],
-  ['store-expired', 10],
-])('a script that uploads to the sandbox with --fault %s exits %i', async (name, code) => {
-  const { user } = await rehearsal();
-  const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
-  const fault = ['--fault', name, '--pace', '20ms'];
-  const ran = await user.start(['sandbox', 'exec', ...fault, '--json', '--', 'sh', '-c', lines]).result;
-  const { script_exit_code, bill } = ran.json as unknown as { script_exit_code: number; bill: unknown[] };
-  expect([script_exit_code, bill.length], ran.stderr).toEqual([code, code === 0 ? 1 : 0]);
 });

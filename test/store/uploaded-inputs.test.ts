@@ -6,7 +6,7 @@ import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
-import { account, s3Server, type S3Server } from './s3-server.ts';
+import { account, configureStore, s3Server, type S3Server } from './s3-server.ts';
 
 const old = '2020-01-01T00:00:00.000Z';
 
@@ -27,8 +27,7 @@ async function scene(prefix = "my/it's"): Promise<Scene> {
     else sendJson(response, { status, fail_reason: 'the sea was calm' });
   });
   const user = userHere(gateway.url, account);
-  await user.run(['config', 'set', 'store', `s3://bucket/${prefix}`]);
-  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  configureStore(user, store.url, `s3://bucket/${prefix}`);
   const upload: Scene['upload'] = (content, extension = '.png') => {
     const hash = createHash('sha256').update(content).digest('hex');
     const path = `/bucket/${prefix.replace("'", '%27')}/${hash}${extension}`;
@@ -172,9 +171,9 @@ describe.skipIf(!hasPostgres)('mgw store prune with a shared ledger', () => {
     writeFileSync(join(user.cwd, 'first.png'), '\0a boat');
     writeFileSync(
       join(user.cwd, 'rows.csv'),
-      'id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,first.png\n',
+      `id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,${join(user.cwd, 'first.png')}\n`,
     );
-    const queued = await user.start(['batch', 'enqueue', 'rows.csv', '--allow-files', '.']).result;
+    const queued = await user.run(['batch', 'enqueue', 'rows.csv', '--allow-files', user.cwd]);
     expect(queued.code, queued.stderr).toBe(0);
     expect(store.objects.size).toBe(1);
     for (const path of store.objects.keys()) store.modified.set(path, old);

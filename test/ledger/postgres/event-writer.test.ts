@@ -134,20 +134,11 @@ describe('while the database is unavailable,', () => {
     },
   );
 
-  it("a user's decision and an observation are not kept in a file", async () => {
-    const { jobs, writer, facts, id } = open();
-    const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
-    for (const event of events) {
-      jobs.refusals.push(gone);
-      await expect(writer.append(id, event)).rejects.toBe(gone);
-    }
-    expect(facts.files()).toEqual([]);
-  });
-
-  it('an event that announces an action is refused, and not stored for later', async () => {
+  it("a user's decision, an observation and the announcement of an action are refused, and not kept in a file", async () => {
     const { jobs, writer, facts, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
-    for (const event of [sending, began]) {
+    const rated: JobEvent = { type: 'rated', rating: 3 };
+    for (const event of [running, rated, { type: 'resolved', how: 'resubmit' } as const, sending, began]) {
       jobs.refusals.push(gone);
       await expect(writer.append(id, event)).rejects.toBe(gone);
     }

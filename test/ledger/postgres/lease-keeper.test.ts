@@ -37,18 +37,11 @@ function open(): {
 describe('checking whether processes are alive', () => {
   it('needs two statements for any number of processes checked at once', async () => {
     const { keeper, statements } = open();
-    const owners = [afar('2'), afar('3')];
+    const owners = [afar('2'), afar('3'), { ...afar('9'), instance: 'i2' }];
     const lives = await Promise.all([keeper.livesOf(owners), keeper.livesOf([afar('4')])]);
-    expect(owners.map((owner) => lives[0](owner))).toEqual(['alive', 'dead']);
+    expect(owners.map((owner) => lives[0](owner))).toEqual(['alive', 'dead', 'dead']);
     expect(lives[1](afar('4'))).toBe('dead');
     expect(statements).toEqual(['DELETE', 'SELECT']);
-  });
-
-  it("distinguishes a process's current lease from its earlier leases", async () => {
-    const { keeper } = open();
-    const [now, before] = [afar('2'), { ...afar('9'), instance: 'i2' }];
-    const lifeOf = await keeper.livesOf([now, before]);
-    expect([lifeOf(now), lifeOf(before)]).toEqual(['alive', 'dead']);
   });
 
   it('needs one more statement to end the lease of a process proven dead on this machine', async () => {
@@ -98,11 +91,16 @@ describe('a lease', () => {
     expect(() => lease.assertLease()).not.toThrow();
     clock.monotonic = 0.81 * leaseMs;
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    answers['UPDATE'] = () => [{ id: '1' }];
+    // The lease's time is counted from before the renewal was sent.
+    answers['UPDATE'] = () => {
+      clock.monotonic = 1.5 * leaseMs;
+      return [{ id: '1' }];
+    };
     await vi.advanceTimersByTimeAsync(leaseMs / 4);
     expect(statements).toEqual(['INSERT', 'UPDATE', 'UPDATE']);
-    clock.monotonic = 1.5 * leaseMs;
     expect(() => lease.assertLease()).not.toThrow();
+    clock.monotonic = 1.62 * leaseMs;
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
     await keeper.close();
   });
 
@@ -159,16 +157,38 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('is trusted only for four fifths of its duration', async () => {
+  it.each<[string, { now: number; monotonic: number }]>([
+    ['the machine slept', { now: 1, monotonic: 0 }],
+    ['the time of day was set back', { now: -5, monotonic: 1 }],
+  ])('is trusted only for four fifths of its duration, even if %s', async (_, passed) => {
     const { keeper, statements, clock } = open();
-    const lease = await keeper.lease();
-    clock.now = leaseMs * 0.8 - 1;
+    const [lease, same] = await Promise.all([keeper.lease(), keeper.lease()]);
+    expect(same).toBe(lease);
+    const pass = (ms: number): unknown =>
+      Object.assign(clock, { now: passed.now * ms, monotonic: passed.monotonic * ms });
+    pass(leaseMs * 0.8 - 1);
     expect(await keeper.lease()).toBe(lease);
-    clock.now = leaseMs * 0.8;
+    pass(leaseMs * 0.8);
     const error = expect.objectContaining({ code: 'unreachable', retry: 'safe', lacks: [] }) as Error;
     expect(() => lease.assertLease()).toThrow(error);
     expect(await keeper.lease()).not.toBe(lease);
     expect(statements).toEqual(['INSERT', 'INSERT']);
+    await keeper.close();
+  });
+
+  it('is valid from before its request, and is acquired again if the response arrives too late', async () => {
+    const { keeper, statements, clock, answers } = open();
+    const delays = [0.8 * leaseMs, 0.3 * leaseMs];
+    answers['INSERT'] = () => {
+      clock.monotonic += delays.shift() ?? 0;
+      return [{ id: '1' }];
+    };
+    const lease = await keeper.lease();
+    expect(statements).toEqual(['INSERT', 'INSERT']);
+    clock.monotonic = 1.59 * leaseMs;
+    expect(() => lease.assertLease()).not.toThrow();
+    clock.monotonic = 1.61 * leaseMs;
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
     await keeper.close();
   });
 

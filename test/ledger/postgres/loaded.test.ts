@@ -27,9 +27,6 @@ async function loadsClient(args: string[], env: NodeJS.ProcessEnv = {}): Promise
 
 it('only a command with a shared ledger loads the PostgreSQL modules', async () => {
   expect(await loadsClient(['jobs', 'ls'])).toBe(false);
-  expect(await loadsClient(['--sandbox', 'video', 'c', 'submit', 'a boat', '--model', 'vendor-h3'])).toBe(
-    false,
-  );
   const state = `postgres://mgw@127.0.0.1:${await closedPort()}/mgw?connect_timeout=1`;
   expect(await loadsClient(['jobs', 'ls'], { MGW_STATE: state })).toBe(true);
 });

@@ -3,14 +3,20 @@ import { readdirSync } from 'node:fs';
 import pg from 'pg';
 import { expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
-import type { JobEvent } from '../../../src/job.ts';
+import type { JobEvent, Owner } from '../../../src/job.ts';
 import { encodeEvent } from '../../../src/ledger/event-log.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
 import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
+import type { Database } from '../../../src/ledger/postgres/database.ts';
+import { LeaseKeeper } from '../../../src/ledger/postgres/lease-keeper.ts';
 import { identityOf } from '../../../src/ledger/postgres/schema.ts';
 import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
+import { deadOwner } from '../../jobs/harness.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { newUser, type Running } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { freshFolder } from '../../support/servers.ts';
+import { userHere } from '../../support/one-process.ts';
+import { freshFolder, httpServer, sendJson, type HttpServer } from '../../support/servers.ts';
 import { stoppable } from '../../support/test-clock.ts';
 import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
@@ -25,6 +31,45 @@ function sendingBy({ owner }: Lease): JobEvent {
 
 async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)[]> {
   return (await ledger.events(id)).map((event) => event?.type);
+}
+
+/** A lease keeper, and a function that resolves with the rows that the next renewal returns. */
+interface Kept {
+  keeper: LeaseKeeper;
+  renewal: () => Promise<unknown[]>;
+}
+
+async function keeperIn(place: PostgresPlace, leaseMs = 3_600_000): Promise<Kept> {
+  const { database } = await place.open();
+  let heard: ((rows: unknown[]) => void) | undefined;
+  const watched = {
+    url: { ...database.url, leaseMs },
+    table: (name: string) => database.table(name),
+    combine: database.combine.bind(database),
+    query: async (text: string, values?: readonly unknown[]) => {
+      const rows = await database.query(text, values);
+      if (text.startsWith('UPDATE')) heard?.(rows);
+      return rows;
+    },
+  } as unknown as Database;
+  const keeper = new LeaseKeeper(watched, { now: () => 0, monotonic: () => 0 });
+  onEnd(() => keeper.close());
+  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (heard = resolve));
+  return { keeper, renewal };
+}
+
+/** Starts a Protocol C gateway that accepts every submission and whose tasks never finish. */
+async function gateway(): Promise<HttpServer & { creations: () => number }> {
+  let count = 0;
+  const server = await httpServer(({ method }, response) => {
+    if (method === 'POST') count += 1;
+    sendJson(response, { id: `task_${count}`, status: 'queued' });
+  });
+  return Object.assign(server, { creations: () => count });
+}
+
+function submission(prompt: string, ...more: string[]): string[] {
+  return ['video', 'c', 'submit', prompt, '--model', 'vendor-h3', '--no-check', '--json', ...more];
 }
 
 describePostgres('on PostgreSQL,', (newPlace) => {
@@ -46,7 +91,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
   it.each(['message', 'answer'] as const)(
-    'the ledger writes an event only once if the connection breaks and the %s is lost',
+    'the ledger writes an event, creates a job and claims a name only once if the connection breaks and the %s is lost',
     async (lose) => {
       const { proxy, ledger, other, id } = await behindProxy(patient);
       const lease = await ledger.lease();
@@ -57,106 +102,68 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       }
       expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
       expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
-    },
-  );
-
-  it.each(['message', 'answer'] as const)(
-    'the ledger creates a job and claims a name only once if the connection breaks and the %s is lost',
-    async (lose) => {
-      const { proxy, ledger, other } = await behindProxy(patient);
-      const id = newJobId(now + 1);
-      const creation = proxy.cutAt({ at: new RegExp(id), lose });
-      await ledger.create(id, [prepared]);
+      const second = newJobId(now + 1);
+      const creation = proxy.cutAt({ at: new RegExp(second), lose });
+      await ledger.create(second, [prepared]);
       await creation;
       const claim = proxy.cutAt({ at: /INSERT INTO mgw.claims|send\.1/, lose });
       expect(await ledger.claim('send.1', 'mine')).toBeUndefined();
       await claim;
-      expect(await typesOf(other, id)).toEqual(['prepared']);
+      expect(await typesOf(other, second)).toEqual(['prepared']);
       expect(await other.claim('send.1', 'theirs')).toBe('mine');
     },
   );
 
-  it.each(['message', 'answer'] as const)(
-    'the ledger leaves no unsent attempt in doubt if the connection breaks and the %s for "sending" is lost',
-    async (lose) => {
-      const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
-      const lease = await ledger.lease();
-      void proxy.cutAt({ at: /sending/, lose }).then(() => proxy.down());
-      await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({
-        code: 'unreachable',
-        exitCode: 6,
-      });
-      // A process that cannot record `sending` later records that nothing was sent.
-      const error = { code: 'local_io', message: 'nothing was sent' } as const;
-      const unsent = ledger.append(id, { type: 'unavailable', attempt: 1, error });
-      await expect(unsent).rejects.toThrow('The event was saved');
-      await place.server.query('DELETE FROM mgw.leases', place.database);
-      expect((await other.read(id))?.state).toBe(lose === 'answer' ? 'sending' : 'prepared');
-      await openAt({ ...place }, stateDir);
-      expect(await other.read(id)).toMatchObject({ state: 'prepared', record: { attempts: 1 } });
-    },
-  );
+  it('the ledger leaves no unsent attempt in doubt if the connection breaks and the answer for "sending" is lost', async () => {
+    const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
+    const lease = await ledger.lease();
+    void proxy.cutAt({ at: /sending/, lose: 'answer' }).then(() => proxy.down());
+    await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({
+      code: 'unreachable',
+      exitCode: 6,
+    });
+    // A process that cannot record `sending` later records that nothing was sent.
+    const error = { code: 'local_io', message: 'nothing was sent' } as const;
+    const unsent = ledger.append(id, { type: 'unavailable', attempt: 1, error });
+    await expect(unsent).rejects.toThrow('The event was saved');
+    await place.server.query('DELETE FROM mgw.leases', place.database);
+    expect((await other.read(id))?.state).toBe('sending');
+    await openAt({ ...place }, stateDir);
+    expect(await other.read(id)).toMatchObject({ state: 'prepared', record: { attempts: 1 } });
+  });
 
-  it.each(['message', 'answer'] as const)(
-    'the ledger keeps a handle, and writes it only once, if the connection breaks and the %s for its record is lost',
-    async (lose) => {
-      const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
-      await ledger.append(id, sendingBy(await ledger.lease()));
-      void proxy.cutAt({ at: /accepted/, lose }).then(() => proxy.down());
-      await expect(ledger.append(id, accepted)).rejects.toMatchObject({
-        message: expect.stringContaining(stateDir) as string,
-      });
-      expect(
-        readdirSync(stateDir, { recursive: true }).filter((name) => String(name).endsWith('.json')),
-      ).toHaveLength(1);
-      const next = await openAt({ ...place }, stateDir);
-      expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
-      expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
-      expect(await other.lookup('handle', 'task_1')).toEqual([id]);
-      expect(
-        readdirSync(stateDir, { recursive: true }).filter((name) => String(name).endsWith('.json')),
-      ).toEqual([]);
-    },
-  );
+  it('the ledger keeps a handle, and writes it only once, if the connection breaks and the answer for its record is lost', async () => {
+    const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
+    const saved = (): unknown[] =>
+      readdirSync(stateDir, { recursive: true }).filter((name) => String(name).endsWith('.json'));
+    await ledger.append(id, sendingBy(await ledger.lease()));
+    void proxy.cutAt({ at: /accepted/, lose: 'answer' }).then(() => proxy.down());
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({
+      message: expect.stringContaining(stateDir) as string,
+    });
+    expect(saved()).toHaveLength(1);
+    const next = await openAt({ ...place }, stateDir);
+    expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+    expect(await other.lookup('handle', 'task_1')).toEqual([id]);
+    expect(saved()).toEqual([]);
+  });
 
-  it('the ledger writes the pending events in order as soon as the database is back', async () => {
+  it('the ledger writes the pending events in order as soon as the database is back, or when it is closed', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ exitCode: 6 });
     await expect(ledger.flush()).rejects.toMatchObject({ exitCode: 6 });
     proxy.up();
-    await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
-  });
-
-  it('the ledger writes the pending events on close if the database is back', async () => {
-    const { proxy, ledger, other, id } = await behindProxy();
-    await ledger.append(id, sendingBy(await ledger.lease()));
+    await ledger.append(id, { type: 'observed', state: 'running', native_status: 'run' });
+    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'observed']);
     proxy.down();
-    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ exitCode: 6 });
+    const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'ok' };
+    await expect(ledger.append(id, finished)).rejects.toMatchObject({ exitCode: 6 });
     proxy.up();
     await ledger.close();
-    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
-  });
-
-  it('the ledger refuses only the invalid call of several that share a statement', async () => {
-    const { database } = await (await newPlace()).open();
-    const sent: string[][] = [];
-    const half = database.combine(async (divisors: string[]) => {
-      sent.push(divisors);
-      const rows = await database.query<{ by: string; half: number }>(
-        'SELECT by, 6 / by::int AS half FROM unnest($1::text[]) AS given (by)',
-        [divisors],
-      );
-      return new Map(rows.map((row) => [row.by, row.half]));
-    });
-    expect(await Promise.allSettled(['3', '0', '2'].map(half))).toMatchObject([
-      { value: 2 },
-      { reason: { message: expect.stringContaining('division by zero') as string } },
-      { value: 3 },
-    ]);
-    expect(sent).toEqual([['3', '0', '2'], ['3'], ['0'], ['2']]);
+    expect((await typesOf(other, id)).at(-1)).toBe('finished');
   });
 
   it('the ledger does not lose a handle while the database refuses it', async () => {
@@ -343,17 +350,6 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect(await other.lifeOf(lease.owner)).toBe('dead');
   });
 
-  it('the ledger is created only by `state init`', async () => {
-    const place = await newPlace();
-    const ledger = await place.open();
-    await place.server.query('DROP SCHEMA mgw CASCADE', place.database);
-    await expect(ledger.ids()).rejects.toMatchObject({
-      code: 'config',
-      exitCode: 2,
-      next: ['mgw', 'state', 'init'],
-    });
-  });
-
   it("the ledger causes a batch row to be checked again once its job's pending event is written", async () => {
     const place = await newPlace();
     const { database } = await place.open();
@@ -393,5 +389,109 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       { id: 'ship', state: 'ended', outcome: 'saved' },
       { id: 'storm', state: 'ended', outcome: 'unknown' },
     ]);
+  });
+
+  it('a lease is uncertain until it ends if it belongs to a process on another machine', async () => {
+    const place = await newPlace();
+    const [{ keeper }, other] = [await keeperIn(place), await keeperIn(place)];
+    const { lease = '', instance } = (await other.keeper.lease()).owner;
+    const afar: Owner = { pid: 7, start: '1', host: 'afar', lease, instance };
+    const found = await keeper.uncertainLease(afar);
+    expect(found?.leftMs).toBeGreaterThan(3_000_000);
+    expect(found?.until).toMatch(/^\d{4}-/);
+    expect(await (await place.open()).uncertainLease(afar)).toMatchObject({ until: found?.until });
+    expect(await keeper.uncertainLease({ ...afar, instance: 'another' })).toBeUndefined();
+    await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
+    expect(await keeper.uncertainLease(afar)).toBeUndefined();
+  });
+
+  const untilOf = (place: PostgresPlace): Promise<string> =>
+    place.server.query('SELECT until FROM mgw.leases', place.database);
+
+  it.each<[string, string]>([
+    ['has ended by the clock of the database', "until = clock_timestamp() - interval '1 second'"],
+    ['belongs to another process', "instance = 'another'"],
+  ])('a lease is not renewed if it %s', async (_, change) => {
+    const place = await newPlace();
+    const { keeper, renewal } = await keeperIn(place, 4000);
+    await keeper.lease();
+    await place.server.query(`UPDATE mgw.leases SET ${change}`, place.database);
+    const before = await untilOf(place);
+    expect(await renewal()).toEqual([]);
+    expect(await untilOf(place)).toBe(before);
+  });
+
+  it('a lease is ended only by the first process that checks it after it has expired, or that finds its process dead', async () => {
+    const place = await newPlace();
+    const [one, other] = [await keeperIn(place), await keeperIn(place)];
+    const { owner } = await one.keeper.lease();
+    const afar: Owner = { ...owner, host: 'afar' };
+    const lifeOf = async (asked: Owner): Promise<string> => (await other.keeper.livesOf([asked]))(asked);
+    expect(await lifeOf(afar)).toBe('alive');
+    expect(await lifeOf({ ...afar, instance: 'another' })).toBe('dead');
+    expect(await untilOf(place)).not.toBe('');
+    await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
+    expect(await lifeOf(afar)).toBe('dead');
+    expect(await untilOf(place)).toBe('');
+    const { owner: killed } = await (await keeperIn(place)).keeper.lease();
+    expect(await lifeOf({ ...deadOwner(), lease: killed.lease, instance: killed.instance })).toBe('dead');
+    expect(await untilOf(place)).toBe('');
+  });
+
+  it("a lease is not needed for a claim, and a claim waits for another process's claim of the same name", async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const other = new pg.Client({ connectionString: place.server.url(place.database) });
+    await other.connect();
+    onEnd(() => other.end());
+    await other.query('BEGIN');
+    await other.query("INSERT INTO mgw.claims VALUES ('boat', 'of the other', gen_random_uuid(), true)");
+    const claimed = ledger.claim('boat', 'own');
+    const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    await expect.poll(() => place.server.query(waiting, place.database)).not.toBe('0');
+    await other.query('COMMIT');
+    expect(await claimed).toBe('of the other');
+  });
+
+  it('two processes on different machines are charged once for one key', async () => {
+    const server = await gateway();
+    const place = await newPlace();
+    await place.open();
+    const state = { MGW_STATE: place.server.url(place.database) };
+    const users = [1, 2].map(() => newUser(server.url, state));
+    const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
+    const results = await Promise.all(runs);
+    expect(results.map(({ code }) => code)).toEqual([0, 0]);
+    expect(new Set(results.map(({ json }) => json.job.handle)).size).toBe(1);
+    expect(server.creations()).toBe(1);
+  });
+
+  it('a process sends nothing after being stopped for longer than its lease', async () => {
+    const server = await gateway();
+    const place = await newPlace();
+    await place.open();
+    const proxy = await CuttingProxy.open(place.server.port);
+    const stateOf = (port?: number): string =>
+      `${place.server.url(place.database, port)}?connect_timeout=8&lease=2s`;
+    const stopped = newUser(server.url, { MGW_STATE: stateOf(proxy.port) });
+    const other = userHere(server.url, { MGW_STATE: stateOf() });
+    const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
+    const run: Running = stopped.start(submission('a paper boat'));
+    await cut;
+    // The database has recorded "sending", but the process has not received the response.
+    run.child.kill('SIGSTOP');
+    const states = async (): Promise<unknown> => {
+      const { json } = await other.run(['jobs', 'ls', '--json']);
+      return (json['jobs'] as { state: string }[])[0]?.state;
+    };
+    await expect.poll(states, { interval: 500 }).toBe('unknown');
+    expect((await other.run(submission('a paper boat'))).code).toBe(7);
+    run.child.kill('SIGCONT');
+    expect((await run.result).code).toBe(6);
+    expect(server.creations()).toBe(0);
+    // The process's record resolved the doubt.
+    expect(await states()).toBe('prepared');
+    expect((await other.run(submission('a paper boat'))).code).toBe(0);
+    expect(server.creations()).toBe(1);
   });
 });
