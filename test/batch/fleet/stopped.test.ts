@@ -27,6 +27,8 @@ interface Stop {
 /** A phase of a submission or a download, and the outcome if a runner is stopped in the phase. */
 interface Phase extends Stop {
   phase: string;
+  /** Whether the phase is also tested through a pool. */
+  isPooled?: true;
   /** The row's outcome on a second machine that keeps running. */
   other: 'done' | 'unknown';
   /** The total number of submissions by both runners. */
@@ -70,8 +72,8 @@ function atCall(isCall: (seen: Seen) => boolean): Stop['arrange'] {
 const isLook = ({ method, path }: Seen): boolean => method === 'GET' && /task-\d+$/.test(path);
 const isFile = ({ path }: Seen): boolean => path.endsWith('/content');
 
-/** Phases in which a database statement or its response is held. */
-const statements: Phase[] = [
+const phases: Phase[] = [
+  // A database statement or its response is held.
   {
     phase: 'before it claims the attempt',
     arrange: atMessage(/send\..*\.1/),
@@ -81,6 +83,7 @@ const statements: Phase[] = [
   },
   {
     phase: 'after it claims the attempt',
+    isPooled: true,
     arrange: atMessage(/type\W+sending\W/),
     other: 'done',
     posts: 1,
@@ -88,6 +91,7 @@ const statements: Phase[] = [
   },
   {
     phase: 'before the first byte',
+    isPooled: true,
     ...afterEvent('sending'),
     other: 'unknown',
     posts: 0,
@@ -114,10 +118,7 @@ const statements: Phase[] = [
     posts: 1,
     woken: 'done',
   },
-];
-
-/** Phases in which a request to the gateway is held. A pool in front of the database makes no difference. */
-const calls: Phase[] = [
+  // A request to the gateway is held.
   {
     phase: 'before the response',
     arrange: atCall(({ method }) => method === 'POST'),
@@ -181,7 +182,7 @@ describeBothWays('', (place, isPooled) => {
     };
   }
 
-  it.each(isPooled ? statements : [...statements, ...calls])(
+  it.each(phases.filter((phase) => !isPooled || phase.isPooled))(
     'a runner that was stopped $phase until its lease ended sends and publishes nothing when it resumes',
     async (each) => {
       const wake = await stoppedIn(each);

@@ -235,12 +235,14 @@ describeFleet('in a fleet,', {}, (place) => {
       `create function mgw.fail() returns trigger language plpgsql as $$ begin raise exception 'away' using errcode = '57P03'; end $$;
       create trigger fail before update on mgw.batch_rows for each row execute function mgw.fail()`,
     );
-    const mended = (): Promise<string> => place.query('drop function if exists mgw.fail cascade');
-    onEnd(async () => void (await mended()));
+    const mend = async (): Promise<unknown> => place.query('drop function if exists mgw.fail cascade');
+    onEnd(async () => {
+      await mend();
+    });
     const impatient = machines.machine(place.url('connect_timeout=1'));
     const failed = await runHereAs(impatient, ['batch', ...retryOf(file)]);
     expect([failed.code, charges()]).toEqual([6, { 'a paper boat': 1 }]);
-    await mended();
+    await mend();
     expect((await batch(...retryOf(file))).code).toBe(0);
     const status = await batch('status', 'clips', '--json');
     expect([status.code, status.json['batch']]).toMatchObject([0, { states: { done: 1 } }]);
