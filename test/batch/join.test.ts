@@ -223,6 +223,12 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(joined.json['next']).toEqual(['mgw', 'batch', 'retry', file, ...kept, '--failed']);
   });
 
+  it('treats a file as missing if its content has changed, even if its size has not', async () => {
+    const file = await ran(['s1'], ['s2']);
+    writeFileSync(scene.at('s2.mp4'), Buffer.alloc(films['s2']?.length ?? 0));
+    expect((await join(file, '--json')).json).toMatchObject({ exit_code: 11, missing: [{ id: 's2' }] });
+  });
+
   it('fetches clips that are stored objects', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);

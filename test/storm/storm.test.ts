@@ -28,7 +28,8 @@ describe('a storm schedule', () => {
 
 it('a short storm breaks no promise', async () => {
   const worker = (await buildStorm()).worker;
-  const result = await storm({ jobs: 2, seed: 3, worker });
+  // This seed kills the first run of each job at a disk operation.
+  const result = await storm({ jobs: 2, seed: 172, worker });
   expect(result.violations, summaryOf(result)).toEqual({
     'double charges': [],
     'lost handles': [],
@@ -39,8 +40,7 @@ it('a short storm breaks no promise', async () => {
     'unended jobs': [],
   });
   expect(result.ended).toHaveLength(2);
-  // Kills at a disk operation always happen. A timed kill may come after the end of a fast run.
-  expect(result.killed).toBeGreaterThan(0);
+  expect(result.killed).toBeGreaterThanOrEqual(2);
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
