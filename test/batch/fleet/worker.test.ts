@@ -39,7 +39,8 @@ const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
 const leasesEnd = 'update mgw.leases set until = clock_timestamp()';
 const rowsAreDue = 'update mgw.batch_rows set not_before = null';
 
-describeFleet('in a fleet,', {}, (place) => {
+// Each pause of a command in this process advances its clock, so the lease must last longer than all pauses together.
+describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
   let gateway: BatchGateway;
   let machines: Machines;
   let here: User;
@@ -239,7 +240,7 @@ describeFleet('in a fleet,', {}, (place) => {
     onEnd(async () => {
       await mend();
     });
-    const impatient = machines.machine(place.url('connect_timeout=1'));
+    const impatient = machines.machine(place.url('lease=10m&connect_timeout=1'));
     const failed = await runHereAs(impatient, ['batch', ...retryOf(file)]);
     expect([failed.code, charges()]).toEqual([6, { 'a paper boat': 1 }]);
     await mend();
@@ -489,6 +490,7 @@ describeFleet('in a fleet,', {}, (place) => {
     const answered = signal();
     gateway.judge = () => ({ kind: 'wait', until: answered.promise });
     await batch('enqueue', machines.manifest(1));
+    // With the default lease, the worker soon acquires another one.
     const machine = machines.machine(place.url('connect_timeout=1', proxy.port));
     const survivor = start(machine);
     await expect.poll(() => gateway.posts().length).toBe(1);
@@ -687,8 +689,7 @@ describeFleet('in a fleet,', {}, (place) => {
     write(...[0, 1, 2, 3, 4, 'accepted', 5, 6].map((id) => row(String(id))));
     await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '1']);
     const worker = ['worker', ...machines.output, '--max-idle', '65s'];
-    // The test's clock is faster than the database's, so the lease must last longer than the pauses.
-    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const { stderr } = await runHereAs(machines.machine(), worker, '', hurried(200));
     const pauses = stderr.match(/Retrying in 60 s/g)?.length ?? 0;
     expect(pauses, stderr).toBeGreaterThan(1);
     expect(gateway.posts()).toHaveLength(1 + 5 + pauses - 1);
@@ -718,7 +719,7 @@ describeFleet('in a fleet,', {}, (place) => {
       '--timeout',
       '5m',
     ];
-    const { stderr } = await runHereAs(machines.machine(place.url('lease=10m')), worker, '', hurried(200));
+    const { stderr } = await runHereAs(machines.machine(), worker, '', hurried(200));
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
     expect(status.json, stderr).toMatchObject({ batch: { states: { done: 3, unknown: 6 } } });
   });
@@ -731,7 +732,8 @@ describeFleet('in a fleet,', {}, (place) => {
        insert into mgw.places (batch, number, lease) select 'clips', 1, id from lease`,
     );
     const clock = stoppable(systemClock);
-    const worker = runHereAs(machines.machine(), ['worker', ...machines.output, ...quick], '', clock);
+    const machine = machines.machine(place.url());
+    const worker = runHereAs(machine, ['worker', ...machines.output, ...quick], '', clock);
     await expect.poll(rowsInQueue).toBe('row-0\ttaken');
     await place.query(`update mgw.leases set until = clock_timestamp() where instance <> 'x'`);
     clock.stop(31_000);
@@ -758,10 +760,9 @@ describeFleet('in a fleet,', {}, (place) => {
   });
 
   it("a worker reports its health, the gateway's rate limit once, each row's outcome, and the totals", async () => {
-    let posts = 0;
+    const limited = new Set(['prompt 0', 'prompt 2', 'prompt 4']);
     gateway.judge = (prompt) => {
-      posts += 1;
-      if (posts < 12 && posts % 3 !== 0) return { kind: 'limit' };
+      if (limited.delete(prompt)) return { kind: 'limit' };
       return prompt === 'prompt 1' ? { kind: 'doom' } : undefined;
     };
     await batch('enqueue', machines.manifest(6), '--concurrency', '4');
@@ -775,7 +776,6 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(stderr).toMatch(/mgw batch retry clips -o '\S+' --results \S+ --id row-1\n/);
     expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
     expect(readFileSync(results, 'utf8').split('\n')).toHaveLength(7);
-    posts = 12;
     const retried = await batch('retry', 'clips', '--failed', ...machines.output, '--poll-interval', '10ms');
     expect(retried.code).toBe(11);
     expect(gateway.charges.get('prompt 1')).toBe(2);
