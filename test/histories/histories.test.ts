@@ -9,8 +9,8 @@ const slowly = 240_000;
 const limit = 2;
 
 /**
- * Starts a gateway that accepts everything. Returns a user, and `timed`, which runs a command in a real process and
- * records the times of its start and its end.
+ * Starts a gateway that accepts everything. Returns a user, and `timed`, which runs a command and records the times of
+ * its start and its end. On plain files, each command runs in a real process. In a database, a connection is enough.
  */
 async function world(state?: string): Promise<{ user: User; timed: typeof timed }> {
   let count = 0;
@@ -25,7 +25,8 @@ async function world(state?: string): Promise<{ user: User; timed: typeof timed 
     outputOf: (result: CliResult) => Output,
   ): Promise<Operation<Input, Output>> => {
     const asked = performance.now();
-    const result = await user.run([...args, '--json']);
+    const all = [...args, '--json'];
+    const result = await (state === undefined ? user.run(all) : runHereAs(user, all));
     return { asked, answered: performance.now(), input, output: outputOf(result) };
   };
   return { user, timed };
