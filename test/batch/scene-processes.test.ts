@@ -2,14 +2,15 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import type { Running } from '../support/cli.ts';
+import type { CliResult, Running } from '../support/cli.ts';
+import { runHereAs } from '../support/one-process.ts';
 import type { Deed } from './gateway.ts';
 import { openScene, type BatchJson, type Scene } from './scene.ts';
 
-const rows = 48;
-const lost = new Set(['prompt 20', 'prompt 41']);
-const failedAfter = 'prompt 34';
-const doomed = 'prompt 46';
+const rows = 24;
+const lost = new Set(['prompt 12', 'prompt 17']);
+const failedAfter = 'prompt 18';
+const doomed = 'prompt 22';
 
 let scene: Scene;
 /**
@@ -35,15 +36,24 @@ function judge(prompt: string): Deed | undefined {
   const isFirst = !scene.gateway.charges.has(prompt);
   if (isFirst && taken >= most) return { kind: 'limit', seconds: 3600 };
   taken += 1;
-  if (isFirst && taken % 17 === 0) return { kind: 'limit' };
+  if (isFirst && taken % 9 === 0) return { kind: 'limit' };
   if (lost.has(prompt)) return { kind: 'lose' };
   if (prompt === failedAfter) return { kind: 'fail-after' };
   return prompt === doomed && isFirst ? { kind: 'doom' } : undefined;
 }
 
-function start(command = 'run', ...more: string[]): Running {
+function start(): Running {
+  return scene.user.start(argsOf('run'));
+}
+
+function argsOf(command: string, ...more: string[]): string[] {
   const files = ['-o', scene.at('out/{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '8'];
-  return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
+  return ['batch', command, scene.at('clips.csv'), ...files, ...more];
+}
+
+// Runs a command that is not killed in this process.
+function run(command = 'run', ...more: string[]): Promise<CliResult> {
+  return runHereAs(scene.user, argsOf(command, ...more));
 }
 
 // Stops the processes at a moment when no submission is in progress, so killing them puts no row in doubt.
@@ -99,11 +109,10 @@ describe.skipIf(!existsSync('/proc/self/stat'))(
   'a batch whose processes are killed and whose responses are lost',
   () => {
     it('pays for each row once, and reports unfinished rows', async () => {
-      await killed([start()], 12);
-      await killed([start(), start()], 15);
+      await killed([start()], 7);
+      await killed([start(), start()], 8);
       most = Number.POSITIVE_INFINITY;
-      const [one, other] = [start('run', '--json'), start()];
-      const ends = await Promise.all([one.result, other.result]);
+      const ends = await Promise.all([run('run', '--json'), run()]);
       expect(ends.map(({ code }) => code)).toEqual([11, 11]);
       const told = ends[0]?.json as unknown as BatchJson;
       expect([...scene.gateway.charges.values()].filter((count) => count !== 1)).toEqual([]);
@@ -125,12 +134,12 @@ describe.skipIf(!existsSync('/proc/self/stat'))(
     });
 
     it('is completed by a retry of failed rows, and later runs send no POST', async () => {
-      expect((await start().result).code).toBe(11);
+      expect((await run()).code).toBe(11);
       expect(scene.gateway.charges.get(doomed)).toBe(1);
-      expect((await start('retry', '--failed').result).code).toBe(0);
+      expect((await run('retry', '--failed')).code).toBe(0);
       expect(scene.gateway.charges.get(doomed)).toBe(2);
       scene.gateway.requests.splice(0);
-      expect((await start().result).code).toBe(0);
+      expect((await run()).code).toBe(0);
       expect(scene.gateway.posts()).toEqual([]);
       expect(readdirSync(scene.at('out')).filter((name) => name.includes('.part'))).toEqual([]);
     });
@@ -145,7 +154,7 @@ async function resolveAll({ rows: told }: BatchJson): Promise<void> {
     const number = Number(id.slice('row-'.length));
     const task = scene.gateway.taskOf(`prompt ${number}`);
     const handle = number % 4 === 0 ? `models/video-a/operations/${task}` : task;
-    const resolved = await scene.user.run(['jobs', 'resolve', `@clips/${id}`, '--adopt', handle]);
+    const resolved = await runHereAs(scene.user, ['jobs', 'resolve', `@clips/${id}`, '--adopt', handle]);
     expect(resolved.code, resolved.stderr).toBe(0);
   }
 }

@@ -28,7 +28,8 @@ describe('a storm schedule', () => {
 
 it('a short storm breaks no promise', async () => {
   const worker = (await buildStorm()).worker;
-  const result = await storm({ jobs: 4, seed: 3, worker });
+  // This seed kills the first run of each job at a disk operation.
+  const result = await storm({ jobs: 2, seed: 172, worker });
   expect(result.violations, summaryOf(result)).toEqual({
     'double charges': [],
     'lost handles': [],
@@ -38,9 +39,8 @@ it('a short storm breaks no promise', async () => {
     bugs: [],
     'unended jobs': [],
   });
-  expect(result.ended).toHaveLength(4);
-  // Kills at a disk operation always happen. A timed kill may come after the end of a fast run.
-  expect(result.killed).toBeGreaterThan(0);
+  expect(result.ended).toHaveLength(2);
+  expect(result.killed).toBeGreaterThanOrEqual(2);
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
@@ -92,14 +92,17 @@ describe('the check of a storm', () => {
     expect(await found('damaged records')).toBe(1);
   });
 
-  it.each([
-    ['in plain text', stormKey],
-    ['in hexadecimal', Buffer.from(stormKey).toString('hex')],
-    ['in Base64', Buffer.from(`user:${stormKey}@`).toString('base64')],
-  ])('reports the key in a file, %s', async (_, text) => {
-    writeFileSync(join(world.root, 'note.txt'), text);
-    expect(await found('key leaks')).toBe(1);
-    rmSync(join(world.root, 'note.txt'));
+  it('reports the key in a file, in plain text, in hexadecimal and in Base64', async () => {
+    const note = join(world.root, 'note.txt');
+    for (const text of [
+      stormKey,
+      Buffer.from(stormKey).toString('hex'),
+      Buffer.from(`user:${stormKey}@`).toString('base64'),
+    ]) {
+      writeFileSync(note, text);
+      expect(await found('key leaks'), text).toBe(1);
+    }
+    rmSync(note);
   });
 
   it('reports an internal error, and a job that does not end', async () => {

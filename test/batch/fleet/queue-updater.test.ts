@@ -5,7 +5,8 @@ import type { PlanDeps } from '../../../src/batch/plan.ts';
 import type { NamedRow } from '../../../src/batch/planned-row.ts';
 import { MgwError } from '../../../src/errors.ts';
 
-const deps = { redact: (text: string) => text } as unknown as PlanDeps;
+const deps = { gateway: 'http://here', redact: (text: string) => text } as unknown as PlanDeps;
+const queued = { gateway: 'http://HERE' };
 
 function planned(prompt: string): NamedRow {
   const body = { model: 'm', prompt };
@@ -32,7 +33,7 @@ async function update(
 const large = 'x'.repeat(9 * 2 ** 20);
 
 it('a changed row that is too large for the queue is not updated there, and a note is printed', async () => {
-  const { statements, notes } = await update(large, () => [{}]);
+  const { statements, notes } = await update(large, () => [queued]);
   expect(statements.filter((sql) => sql.startsWith('update'))).toEqual([]);
   expect(notes).toEqual([
     expect.stringContaining("at most 8 MiB. Use URLs instead. The queue keeps the row's earlier content"),
@@ -40,7 +41,7 @@ it('a changed row that is too large for the queue is not updated there, and a no
 });
 
 it('no note about a changed row that is too large for the queue is printed if the row is not in the queue', async () => {
-  const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [{}] : []));
+  const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [queued] : []));
   expect(notes).toEqual([]);
 });
 
@@ -48,11 +49,17 @@ it('a database error during an update is thrown, so the row is not paid for', as
   const error = new MgwError('unreachable', 'The ledger does not respond.');
   const answer = (sql: string): Record<string, unknown>[] => {
     if (sql.startsWith('update')) throw error;
-    return [{}];
+    return [queued];
   };
   await expect(update('a paper boat', answer)).rejects.toBe(error);
 });
 
-it('a row is not updated in the queue if its batch was not enqueued', async () => {
-  expect((await update('a paper boat', () => [])).statements).toHaveLength(1);
+it('a row is updated in the queue only if its batch was enqueued for the same gateway, however its address is spelled', async () => {
+  const isUpdated = async (...found: object[]): Promise<boolean> => {
+    const { statements } = await update('a paper boat', () => found as Record<string, unknown>[]);
+    return statements.some((sql) => sql.startsWith('update'));
+  };
+  expect(await isUpdated(queued)).toBe(true);
+  expect(await isUpdated({ gateway: 'http://there' })).toBe(false);
+  expect(await isUpdated()).toBe(false);
 });

@@ -67,6 +67,11 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
     expect(await new RowQueue(one).availableBatches('http://there')).toEqual([]);
     expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
+    // The same gateway.
+    expect(await new RowQueue(one).availableBatches('http://HERE')).toEqual([{ name: 'clips', head }]);
+    expect(await addBatch(one.query, { name: 'clips', head: { ...head, gateway: 'http://HERE' } })).toEqual(
+      head,
+    );
   });
 
   it('queued rows are assigned once each, in order, to many concurrent workers', async () => {
@@ -102,18 +107,12 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await next.claim('clips', 1)).toEqual([]);
     await one.die();
     expect(await next.recover()).toEqual([]);
+    expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
     const [found] = await next.claim('clips', 1);
     expect(found?.id).toBe('a');
     if (lost !== undefined) await gone.recordEnd(lost, 'failed');
     if (lost !== undefined) await gone.returnToQueue(lost, 0);
     expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
-  });
-
-  it('queued rows cannot be claimed under a lease that has ended', async () => {
-    await enqueue('a');
-    await one.die();
-    expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
-    expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
   it('queued rows are not claimed again by a worker that has not released them under its earlier lease', async () => {
@@ -184,19 +183,17 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it.each([
-    ['enqueuing a file again', 'unknown', () => enqueue('a', 'b')],
-    ['enqueuing a file again', 'running', () => enqueue('a', 'b')],
-    ['batch enqueue --again', 'running', () => requeueRows(one.query, 'clips')],
-  ] as const)('%s requeues rows that ended as %s, but no rows that failed', async (_, outcome, again) => {
-    await enqueue('a', 'b');
+  it('enqueuing a file again requeues rows that ended as unknown or running, and --again those that ended as running, but neither requeues a row that failed', async () => {
+    await enqueue('unknown', 'running', 'failed');
+    const states = (): Promise<string> =>
+      place.query('select id, state from mgw.batch_rows order by position');
     const own = new RowQueue(one);
-    for (const row of await own.claim('clips', 2))
-      await own.recordEnd(row, row.id === 'a' ? outcome : 'failed');
-    await again();
-    expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
-      'a\twaiting\nb\tended',
-    );
+    for (const row of await own.claim('clips', 3)) await own.recordEnd(row, row.id);
+    expect(await requeueRows(one.query, 'clips')).toBe(1);
+    expect(await states()).toBe('unknown\tended\nrunning\twaiting\nfailed\tended');
+    await place.query(`update mgw.batch_rows set state = 'ended'`);
+    await enqueue('unknown', 'running', 'failed');
+    expect(await states()).toBe('unknown\twaiting\nrunning\twaiting\nfailed\tended');
   });
 
   it.each(['before', 'after'])(

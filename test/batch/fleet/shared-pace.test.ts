@@ -80,23 +80,16 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await held()).toBe(4);
   });
 
-  it("a shared pace frees a process's slots once the process's lease has ended", async () => {
+  it("a shared pace frees a process's slots once the process's lease has ended, and refuses this process another slot", async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
-    await enter(gone, 4);
+    await enter(gone, 2);
     const other = await machine();
     await fleet.die();
+    expect(await isFull(gone)).toBe(true);
     await enter(other, 4);
     await gone.close();
     expect(await held()).toBe(4);
-    expect(await isFull(gone)).toBe(true);
-  });
-
-  it('a shared pace refuses a slot to a process whose lease has ended', async () => {
-    const fleet = await processIn(await openDatabase(place.url()));
-    const gone = await machine({ fleet });
-    await fleet.die();
-    expect(await isFull(gone)).toBe(true);
   });
 
   it('a shared pace is halved once for all processes after a 429, and grows again as submissions are accepted', async () => {

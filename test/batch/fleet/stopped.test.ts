@@ -7,7 +7,7 @@ import { hurried, runHereAs } from '../../support/one-process.ts';
 import type { Seen } from '../../support/origin.ts';
 import { stoppable } from '../../support/test-clock.ts';
 import type { BatchGateway } from '../gateway.ts';
-import { bothWays, describeFleet } from './place.ts';
+import { describeBothWays } from './place.ts';
 
 /** `stop` stops a runner during its work. The runner receives and sends nothing until it resumes. */
 interface Moment {
@@ -27,6 +27,8 @@ interface Stop {
 /** A phase of a submission or a download, and the outcome if a runner is stopped in the phase. */
 interface Phase extends Stop {
   phase: string;
+  /** Whether the phase is also tested through a pool. */
+  isPooled?: true;
   /** The row's outcome on a second machine that keeps running. */
   other: 'done' | 'unknown';
   /** The total number of submissions by both runners. */
@@ -70,8 +72,8 @@ function atCall(isCall: (seen: Seen) => boolean): Stop['arrange'] {
 const isLook = ({ method, path }: Seen): boolean => method === 'GET' && /task-\d+$/.test(path);
 const isFile = ({ path }: Seen): boolean => path.endsWith('/content');
 
-/** Phases in which a database statement or its response is held. */
-const statements: Phase[] = [
+const phases: Phase[] = [
+  // A database statement or its response is held.
   {
     phase: 'before it claims the attempt',
     arrange: atMessage(/send\..*\.1/),
@@ -81,6 +83,7 @@ const statements: Phase[] = [
   },
   {
     phase: 'after it claims the attempt',
+    isPooled: true,
     arrange: atMessage(/type\W+sending\W/),
     other: 'done',
     posts: 1,
@@ -88,6 +91,7 @@ const statements: Phase[] = [
   },
   {
     phase: 'before the first byte',
+    isPooled: true,
     ...afterEvent('sending'),
     other: 'unknown',
     posts: 0,
@@ -114,10 +118,7 @@ const statements: Phase[] = [
     posts: 1,
     woken: 'done',
   },
-];
-
-/** Phases in which a request to the gateway is held. A pool in front of the database makes no difference. */
-const calls: Phase[] = [
+  // A request to the gateway is held.
   {
     phase: 'before the response',
     arrange: atCall(({ method }) => method === 'POST'),
@@ -129,86 +130,85 @@ const calls: Phase[] = [
   { phase: 'during a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
 ];
 
-for (const { way, isPooled } of bothWays)
-  describeFleet(`${way},`, { isPooled }, (place) => {
-    let proxy: CuttingProxy;
-    let file: string;
-    beforeEach(async () => {
-      proxy = await CuttingProxy.open(place.port);
-      file = place.machines.manifest(1);
-    });
-
-    const args = (): string[] => [
-      ...['batch', 'run', file, ...place.machines.output],
-      ...['--poll-interval', '10ms'],
-    ];
-    const output = (): string => join(place.machines.shared, 'out', 'row-0.mp4');
-    const versionOfOutput = (): string => {
-      if (!existsSync(output())) return 'none';
-      const { ino, mtimeMs } = statSync(output());
-      return `${ino} ${mtimeMs}`;
-    };
-
-    const run = (...more: string[]): Promise<CliResult> =>
-      runHereAs(place.machines.machine(), [...args(), ...more]);
-
-    // Waits for the event while the lease is valid, because the database refuses events under an expired lease.
-    async function isRecorded(type: string): Promise<void> {
-      const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
-      await expect.poll(() => place.query(found)).toBe('1');
-    }
-
-    /**
-     * Starts a runner and stops it in a phase until its lease has ended. Returns a function that resumes the runner.
-     */
-    async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
-      const clock = stoppable(hurried());
-      const machine = place.machines.machine(place.url('lease=30s', proxy.port));
-      let release = (): void => undefined;
-      let result: Promise<CliResult> | undefined;
-      await new Promise<void>((stopped) => {
-        const stop = (): void => {
-          clock.stop(31_000);
-          stopped();
-        };
-        release = arrange({ gateway: place.gateway, proxy, stop });
-        result = runHereAs(machine, args(), '', clock);
-      });
-      if (recorded !== undefined) await isRecorded(recorded);
-      await place.query('update mgw.leases set until = clock_timestamp()');
-      return () => {
-        release();
-        return result as Promise<CliResult>;
-      };
-    }
-
-    it.each(isPooled ? statements : [...statements, ...calls])(
-      'a runner that was stopped $phase until its lease ended sends and publishes nothing when it resumes',
-      async (each) => {
-        const wake = await stoppedIn(each);
-        const { code, json, stderr } = await run('--json');
-        const { states } = json['batch'] as { states: Record<string, number> };
-        expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
-        const version = versionOfOutput();
-        const woken = await wake();
-        // The runner's pending statement may have timed out before the runner resumes.
-        const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
-          each.woken
-        ];
-        expect([woken.code, woken.stderr]).toEqual([end[0], expect.stringMatching(end[1] as RegExp)]);
-        expect(place.gateway.posts()).toHaveLength(each.posts);
-        expect(versionOfOutput()).toBe(version);
-        if (each.other === 'done') expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
-      },
-    );
-
-    if (isPooled) return;
-    it('a runner that is stopped during a poll publishes nothing when it resumes, and the next run publishes the file', async () => {
-      const wake = await stoppedIn({ arrange: atCall(isLook) });
-      expect((await wake()).code).toBe(11);
-      expect(existsSync(output())).toBe(false);
-      expect((await run()).code).toBe(0);
-      expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
-      expect(place.gateway.posts()).toHaveLength(1);
-    });
+describeBothWays('', (place, isPooled) => {
+  let proxy: CuttingProxy;
+  let file: string;
+  beforeEach(async () => {
+    proxy = await CuttingProxy.open(place.port);
+    file = place.machines.manifest(1);
   });
+
+  const args = (): string[] => [
+    ...['batch', 'run', file, ...place.machines.output],
+    ...['--poll-interval', '10ms'],
+  ];
+  const output = (): string => join(place.machines.shared, 'out', 'row-0.mp4');
+  const versionOfOutput = (): string => {
+    if (!existsSync(output())) return 'none';
+    const { ino, mtimeMs } = statSync(output());
+    return `${ino} ${mtimeMs}`;
+  };
+
+  const run = (...more: string[]): Promise<CliResult> =>
+    runHereAs(place.machines.machine(), [...args(), ...more]);
+
+  // Waits for the event while the lease is valid, because the database refuses events under an expired lease.
+  async function isRecorded(type: string): Promise<void> {
+    const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
+    await expect.poll(() => place.query(found)).toBe('1');
+  }
+
+  /**
+   * Starts a runner and stops it in a phase until its lease has ended. Returns a function that resumes the runner.
+   */
+  async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
+    const clock = stoppable(hurried());
+    const machine = place.machines.machine(place.url('lease=30s', proxy.port));
+    let release = (): void => undefined;
+    let result: Promise<CliResult> | undefined;
+    await new Promise<void>((stopped) => {
+      const stop = (): void => {
+        clock.stop(31_000);
+        stopped();
+      };
+      release = arrange({ gateway: place.gateway, proxy, stop });
+      result = runHereAs(machine, args(), '', clock);
+    });
+    if (recorded !== undefined) await isRecorded(recorded);
+    await place.query('update mgw.leases set until = clock_timestamp()');
+    return () => {
+      release();
+      return result as Promise<CliResult>;
+    };
+  }
+
+  it.each(phases.filter((phase) => !isPooled || phase.isPooled))(
+    'a runner that was stopped $phase until its lease ended sends and publishes nothing when it resumes',
+    async (each) => {
+      const wake = await stoppedIn(each);
+      const { code, json, stderr } = await run('--json');
+      const { states } = json['batch'] as { states: Record<string, number> };
+      expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
+      const version = versionOfOutput();
+      const woken = await wake();
+      // The runner's pending statement may have timed out before the runner resumes.
+      const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
+        each.woken
+      ];
+      expect([woken.code, woken.stderr]).toEqual([end[0], expect.stringMatching(end[1] as RegExp)]);
+      expect(place.gateway.posts()).toHaveLength(each.posts);
+      expect(versionOfOutput()).toBe(version);
+      if (each.other === 'done') expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
+    },
+  );
+
+  if (isPooled) return;
+  it('a runner that is stopped during a poll publishes nothing when it resumes, and the next run publishes the file', async () => {
+    const wake = await stoppedIn({ arrange: atCall(isLook) });
+    expect((await wake()).code).toBe(11);
+    expect(existsSync(output())).toBe(false);
+    expect((await run()).code).toBe(0);
+    expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
+    expect(place.gateway.posts()).toHaveLength(1);
+  });
+});
