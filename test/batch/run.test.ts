@@ -284,14 +284,14 @@ describe('mgw batch retry', () => {
   });
 
   it('remakes a done row with --id, without replacing the first file, and refuses an unknown id', async () => {
-    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    const file = scene.file('m.csv', clips(['a 1', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     expect(await scene.batch('retry', file, '--id', 'none')).toMatchObject({ code: 2 });
-    const retry = ['retry', file, '--id', 'a'] as const;
-    const saved = { code: 0, stdout: `${scene.at('a.2.mp4')}\n` };
+    const retry = ['retry', file, '--id', 'a 1'] as const;
+    const saved = { code: 0, stdout: `${scene.at('a-1.2.mp4')}\n` };
     const again = await scene.batch(...retry);
     expect(again).toMatchObject(saved);
-    expect(again.stderr).toContain('Already paid for, but will be remade and paid for again: a.');
+    expect(again.stderr).toContain('Already paid for, but will be remade and paid for again: a-1.');
     expect(await scene.batch(...retry, '--force')).toMatchObject(saved);
     expect(charges()).toEqual({ 'a boat': 3, 'a cat': 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { rowId } from '../../../batch/manifest/fields.ts';
 import { retryOf, retryOfRated, type RowSelection } from '../../../batch/row-selection.ts';
 import { usageError } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
@@ -65,5 +66,6 @@ function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): Ro
       'Use one or more of --failed, --changed and --stale; or --rated N; or --id ID for each row.',
     );
   if (rated !== undefined) return retryOfRated(rated);
-  return retryOf({ ids: ids && new Set(ids), isFailed: failed, isChanged: changed, isStale: stale }, force);
+  const selected = ids && new Set(ids.map(rowId));
+  return retryOf({ ids: selected, isFailed: failed, isChanged: changed, isStale: stale }, force);
 }
