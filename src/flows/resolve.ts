@@ -8,7 +8,6 @@ import type { JobDeps } from '../jobs/order.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { beginRun, type Began, detach } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
-import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNames } from '../protocols/registry.ts';
 import { budgetsOfJob, type RecordedBudgets, withRecordedBudgets } from './budgets.ts';
@@ -16,7 +15,7 @@ import { withKeptFlags } from './next.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
 import { protocolOf, recordedJobHere } from './find-job.ts';
-import { type FlowDeps, withSettings } from './settings.ts';
+import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
 import { recordedBudget } from '../budget/budget.ts';
 import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
@@ -190,7 +189,6 @@ async function submitAgain(
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
     throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
   });
-  if (isInDoubt(job)) await checkBudgets(job, order, deps);
   return payAndDeliver(order, video, submission, deps, hooks, (began) => beginAgain(job, deps, began));
 }
 
@@ -232,17 +230,6 @@ function recordedRequest({ id, key, record, request }: Job): JsonObject {
   throw usageError(
     `The record of ${id} lacks part of the request body, which was too large or contained the API key. Run the original command with ${newTakeFlag({ key })}.`,
   );
-}
-
-// Throws if the submission exceeds a budget. The job then remains `unknown`.
-async function checkBudgets(
-  { id: name }: Job,
-  order: Parameters<FlowDeps['priceOf']>[0],
-  deps: FlowDeps,
-): Promise<void> {
-  const purchase = { ...(await deps.priceOf(order)), name };
-  const reservation = await reserve(purchase, await deps.allowances(), deps.lease, deps.note);
-  await reservation.settle('none');
 }
 
 function nothingToResolve(job: Job, state: JobState): MgwError {
