@@ -153,6 +153,7 @@ describe("an earlier job's video", () => {
     await expect(find()).rejects.toThrow(`such as @${made.id}:last.`);
     await expect(earlierAsset(session, '@last', 'image')).rejects.toThrow(`such as @${made.id}:last.`);
     await expect(earlierAsset(session, '@last', 'video')).rejects.toThrow(`such as @${made.id}.`);
+    await expect(earlierAsset(session, '@last', 'audio')).rejects.toThrow('cannot be used as audio');
   });
 
   it.each([

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
-import { submitVideo, videoOrder, type VideoSubmission } from '../../src/flows/submit-video.ts';
+import { inFolder, submitVideo, videoOrder, type VideoSubmission } from '../../src/flows/submit-video.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
@@ -37,6 +37,11 @@ async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Pr
   await videoOrder(videoOf(protocol), wish(more), deps).beforeSending?.();
   return asked;
 }
+
+it('a folder in a bucket is not created on this machine', async () => {
+  const target = { kind: 'file', path: 's3://m/clips/' } as const;
+  expect(await inFolder(target)).toBe(target);
+});
 
 describe('before payment, a video', () => {
   it('is checked against existing objects, and cannot have a sidecar in the store', async () => {

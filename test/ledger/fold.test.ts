@@ -235,6 +235,18 @@ describe('a submission', () => {
     ).toBeUndefined();
   });
 
+  it('has no possible handle once the user resolves it as not created', () => {
+    const doubt: JobEvent = {
+      type: 'unknown',
+      attempt: 1,
+      code: 'submit_unknown',
+      message: '',
+      handle: 'task_9',
+    };
+    const { record } = fold(sending(1), doubt, { type: 'resolved', how: 'not-created' });
+    expect(record.possibleHandle).toBeUndefined();
+  });
+
   it('is resolved if the user resolves it after damage, and is unknown again after new damage', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
