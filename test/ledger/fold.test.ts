@@ -239,8 +239,7 @@ describe('a submission', () => {
     const doubt: JobEvent = {
       type: 'unknown',
       attempt: 1,
-      code: 'submit_unknown',
-      message: '',
+      error: { code: 'submit_unknown', message: '' },
       handle: 'task_9',
     };
     const { record } = fold(sending(1), doubt, { type: 'resolved', how: 'not-created' });
