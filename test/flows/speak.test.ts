@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { fetch } from '../../src/flows/fetch.ts';
-import { speak, speakInPieces, type SpeechSubmission } from '../../src/flows/speak.ts';
+import { speak, speakInPieces, type SpeechSubmission, withObjects } from '../../src/flows/speak.ts';
 import type { Job } from '../../src/job.ts';
 import { stdoutText } from '../../src/jobs/mark.ts';
 import { createClient } from '../../src/http/client.ts';
@@ -13,6 +13,7 @@ import type { SpeechFormat } from '../../src/speech/compose.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { key } from '../jobs/harness.ts';
 import { end } from '../speech/frames.ts';
+import type { AudioSink, RecoveredAudio, SavedAudio } from '../../src/speech/sink.ts';
 import { speechServer, type SpeechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -241,4 +242,17 @@ describe('speech', () => {
     expect(name).toMatch(/^[\da-f]{32}\./);
     expect(server.requests).toHaveLength(2);
   });
+});
+
+it('saved audio that must not be read is not recovered, and its refusal is reported only if no other audio is', async () => {
+  const refusal = new MgwError('usage', 'outside');
+  const checkFile = (path: string): Promise<void> =>
+    path === '/theirs' ? Promise.reject(refusal) : Promise.resolve();
+  const deps = await flowDeps(freshFolder(), { checkFile });
+  const [own, theirs] = ['/own', '/theirs'].map((path) => ({ path }) as SavedAudio);
+  const recover = ([first]: readonly SavedAudio[]): Promise<RecoveredAudio | undefined> =>
+    Promise.resolve(first && { file: first });
+  const sink = withObjects({ recover } as AudioSink, deps, { remainingMs: () => Infinity });
+  await expect(sink.recover([theirs, own] as SavedAudio[])).resolves.toEqual({ file: own });
+  await expect(sink.recover([theirs] as SavedAudio[])).rejects.toBe(refusal);
 });
