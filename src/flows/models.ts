@@ -70,6 +70,7 @@ function incompleteList(session: Session, models: Model[], page: string, reason 
 async function fetchPage(session: Session, request: Exchange, limits: Limits): Promise<Reply> {
   const { readWithRetries } = await import('../http/retry.ts');
   const [client, settings] = await Promise.all([session.client(), session.settings()]);
+  const { signal = client.signal } = limits;
   const timeoutMs = Math.min(
     settings.requestTimeoutMs.value ?? queryTimeoutMs,
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
@@ -77,13 +78,13 @@ async function fetchPage(session: Session, request: Exchange, limits: Limits): P
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
   // Use fewer retries than for a submission, so that the call fails soon if the gateway does not respond.
   const unsentRetries = settings.retries.source === 'default' ? Math.min(retries, 2) : retries;
-  return readWithRetries(() => client.exchange(request, { auth: bearer, timeoutMs, signal: limits.signal }), {
+  return readWithRetries(() => client.exchange(request, { auth: bearer, timeoutMs, signal }), {
     clock: session.clock,
     retries,
     unsentRetries,
     deadline: client.deadline,
     note: (text) => session.note(text),
-    signal: limits.signal,
+    signal,
   });
 }
 

@@ -78,6 +78,8 @@ export interface GatewayClient {
   readonly downloadConnections: (open: () => Promise<Connections>) => Promise<Connections>;
   /** The deadline of every call, if there is one. It also ends retries. */
   readonly deadline?: Deadline;
+  /** Aborts every call that has no signal of its own. It also ends retries. */
+  readonly signal?: AbortSignal | undefined;
   /** Closes the shared connections and aborts their requests. */
   close(): void;
 }
@@ -89,10 +91,10 @@ export const afterDeadlineMs = 1000;
 
 /** Returns a client that applies `deadline` to every call, and `signal` to calls without their own. */
 export function withDeadline(client: GatewayClient, deadline: Deadline, signal?: AbortSignal): GatewayClient {
-  const defaults = { deadline, ...(signal && { signal }) };
+  const defaults = { deadline, signal };
   return {
     ...client,
-    deadline,
+    ...defaults,
     exchange: (request, options) => client.exchange(request, { ...defaults, ...options }),
     stream: (request, options) => client.stream(request, { ...defaults, ...options }),
   };

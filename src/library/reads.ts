@@ -114,11 +114,11 @@ export function job(calls: Calls, ref: string): Promise<Job> {
 
 /** Implements a client's `models`: returns the models that the key can use, sorted by name. */
 export function models(calls: Calls, options: ModelsOptions = {}): Promise<Model[]> {
-  return calls.run('models', modelsKinds, options, async ({ session, signals }) => {
+  return calls.run('models', modelsKinds, options, async ({ session }) => {
     const { protocol } = options;
     const allowed = [...protocolNames, 'tts'];
     if (protocol !== undefined && !allowed.includes(protocol)) throw unknownProtocolError(protocol, allowed);
-    const all = await fetchModels(session, undefined, { signal: signals.soft });
+    const all = await fetchModels(session);
     return all
       .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))
       .sort((one, other) => (one.id < other.id ? -1 : 1));

@@ -78,7 +78,7 @@ export class S3Client {
   async call(request: S3Request): Promise<Reply> {
     const { sessionToken } = this.#account;
     const reply = await this.#send(request);
-    if (!expiredCodes.test(xmlText(reply.text, 'Code') ?? '')) return reply;
+    if (reply.status < 400 || !expiredCodes.test(xmlText(reply.text, 'Code') ?? '')) return reply;
     this.#account = await awsAccount(this.env);
     return this.#account.sessionToken === sessionToken ? reply : this.#send(request);
   }

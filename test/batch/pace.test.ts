@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { pacedClient, Slot } from '../../src/batch/paced-client.ts';
-import { LocalPace } from '../../src/batch/pace.ts';
+import { CallQueue, LocalPace } from '../../src/batch/pace.ts';
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { xApiKey } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
@@ -80,6 +80,23 @@ describe('submissions', () => {
     // Even if each submission is sent two seconds late, no minute contains more than 30 submissions.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
+});
+
+it('a call leaves its queue when its signal aborts, and never runs', async () => {
+  const queue = new CallQueue();
+  const ran: string[] = [];
+  const run = (name: string, signal = never): Promise<number> =>
+    queue.pass(signal, () => Promise.resolve(ran.push(name)));
+  let endFirst = (): void => undefined;
+  const first = queue.pass(never, () => new Promise<void>((resolve) => (endFirst = resolve)));
+  const stop = new AbortController();
+  const left = [run('second', stop.signal), run('third', AbortSignal.abort(new Error('stopped')))];
+  stop.abort(new Error('stopped'));
+  for (const each of left) await expect(each).rejects.toThrow('stopped');
+  const last = run('last');
+  endFirst();
+  await Promise.all([first, last]);
+  expect(ran).toEqual(['last']);
 });
 
 it('gives the turn of a submission that gave up to the next one', async () => {

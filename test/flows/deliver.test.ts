@@ -35,6 +35,7 @@ async function run(
   verdict: QueryVerdict,
   {
     events = [accepted],
+    later = [] as JobEvent[],
     isResumed = true,
     soft = false,
     handles = true,
@@ -60,6 +61,7 @@ async function run(
     ...(stored !== '' && { objects: () => Promise.resolve(store as ObjectStore) }),
   });
   const job = await jobWith(deps.ledger, 'c', ...events);
+  for (const event of later) await deps.ledger.append(job.id, event);
   if (leftover !== '') {
     const lock = await lockOutput(leftover, deps, {
       identity: identityOf(job, 0),
@@ -120,6 +122,19 @@ describe('an accepted job', () => {
     expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
       error: { exitCode: 8 },
     });
+  });
+
+  it('does not refuse its output if another process has saved it since the job was read', async () => {
+    const path = join(freshFolder(), 'boat.mp4');
+    writeFileSync(path, '');
+    const target = { kind: 'file', path } as const;
+    const wanted: Partial<DeliveryOptions> = { target, deadline: { remainingMs: () => 0 } };
+    expect((await run(wanted, seen('running'))).error).toMatchObject({
+      code: 'output_exists',
+      charged: 'yes',
+    });
+    const finished: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
+    expect((await run(wanted, seen('running'), { later: [finished] })).error).toMatchObject({ exitCode: 8 });
   });
 
   it('ends the run with exit 5 if it fails, and its partial file is removed', async () => {

@@ -241,7 +241,7 @@ it('fetch waits for the task, unless --no-wait is set', async () => {
   expect(asked()).toBe(3);
 });
 
-it('fetch refuses an output that cannot be written before it waits, unless another process has saved the result', async () => {
+it('fetch refuses an output that cannot be written before it waits, unless the job has succeeded', async () => {
   const state = freshFolder();
   const { client, asked } = countingClient();
   const readQuery = (): QueryVerdict => seen('failed', { failure });

@@ -629,10 +629,18 @@ describe('the library: an interruption', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('ends the request for the models if its signal aborts', async () => {
+  it.each([
+    ['models', (client: Client, signal: AbortSignal) => client.models({ signal })],
+    [
+      'submit',
+      (client: Client, signal: AbortSignal) =>
+        client.submit({ ...boat, body: { ...boat.body, model: 'unlisted' }, signal }),
+    ],
+  ])('ends the request for the models if the signal of %s aborts', async (_, call) => {
     const stop = new AbortController();
     const server = await httpServer(() => stop.abort());
-    const failed = errorOf(clientOf({ baseUrl: server.url }).models({ signal: stop.signal }));
+    const failed = errorOf(call(clientOf({ baseUrl: server.url }), stop.signal));
     expect(await failed).toMatchObject({ exitCode: 130, charged: 'no' });
+    expect(server.requests).toMatchObject([{ method: 'GET' }]);
   });
 });

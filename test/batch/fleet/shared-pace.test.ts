@@ -124,6 +124,23 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
+  it('a process reserves a turn for one row at a time, because the turn of a row that gives up is lost', async () => {
+    const fleet = await processIn(await openDatabase(place.url()));
+    let reserved = 0;
+    const query: typeof fleet.query = (text, values) => {
+      if (text.includes('set next_turn')) reserved += 1;
+      return fleet.query(text, values);
+    };
+    const one = await machine({ fleet: { ...fleet, query }, perMinute: 1 });
+    await one.waitToSubmit(never);
+    const stop = new AbortController();
+    const waiting = [1, 2, 3].map(() => one.waitToSubmit(stop.signal));
+    await expect.poll(() => reserved).toBe(2);
+    stop.abort(new Error('enough'));
+    for (const each of await Promise.allSettled(waiting)) expect(each.status).toBe('rejected');
+    expect(reserved).toBe(2);
+  });
+
   it('a shared pace releases a slot once the database responds again', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
