@@ -107,15 +107,21 @@ const plainValue = /^[\w.,:+-]{1,7}$/;
 const secretName =
   /sig|secret|token|cred|pass|pwd|key|auth|mac|hash|md5|jwt|code|ticket|session|policy|access|%/i;
 
+// Matches the secrets in a URL of an object store, even if only a part of the URL is quoted, or it is percent-encoded.
+const storeSignature =
+  /(X-Amz-(?:Signature|Security-Token|Credential)(?:=|%(?:25)*3D))(?:(?!%(?:25)*26)[^&\s"'<>#\\;[])+/gi;
+
 /** Removes credentials and possible signatures from URLs, for files that users share. */
 export function withoutSignatures(text: string): string {
-  return text.replace(urlPattern, (url) =>
-    url
-      .replace(queryValue, (all: string, before: string, name: string, value: string) =>
-        plainValue.test(value) && !secretName.test(name) ? all : `${before}${name}=${redacted}`,
-      )
-      .replace(urlUserInfo, `$1${redacted}@`),
-  );
+  return text
+    .replace(urlPattern, (url) =>
+      url
+        .replace(queryValue, (all: string, before: string, name: string, value: string) =>
+          plainValue.test(value) && !secretName.test(name) ? all : `${before}${name}=${redacted}`,
+        )
+        .replace(urlUserInfo, `$1${redacted}@`),
+    )
+    .replace(storeSignature, `$1${redacted}`);
 }
 
 /**

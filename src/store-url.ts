@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { usageError } from './errors.ts';
+import { messageOf, MgwError, usageError } from './errors.ts';
 import { isLoopbackHost } from './exchange.ts';
 import { printableLine } from './printable.ts';
 
@@ -18,17 +18,29 @@ function isBucketName(text: string): boolean {
 /** Parses the URL of a server other than the gateway. @throws Error whose message states the allowed values. */
 export function parseEndpoint(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isLoopbackHttp = url?.protocol === 'http:' && isLoopbackHost(url.hostname);
   if (
     url === undefined ||
-    (url.protocol !== 'https:' && !isLoopbackHttp) ||
+    !/^https?:$/.test(url.protocol) ||
     url.username ||
     url.password ||
     url.search ||
     url.hash
   )
-    throw new Error('an https:// address without a password or a query (http:// on loopback only)');
+    throw new Error('an https:// or http:// address without a password or a query');
   return url;
+}
+
+/** Returns the URL of a store's endpoint. @throws MgwError('config') if the endpoint cannot be used. */
+export function storeEndpoint(text: string, allowHttp: boolean): URL {
+  let url: URL;
+  try {
+    url = parseEndpoint(text);
+  } catch (error) {
+    throw new MgwError('config', `The store's endpoint must be ${messageOf(error)}.`);
+  }
+  if (url.protocol === 'https:' || allowHttp || isLoopbackHost(url.hostname)) return url;
+  const message = `The store's endpoint ${url.href} would receive your files without encryption (to allow it: --allow-http).`;
+  throw new MgwError('config', message, { lacks: ['--allow-http'] });
 }
 
 /** Whether an output is an object in a bucket: `s3://BUCKET/KEY`. */

@@ -154,6 +154,7 @@ function inputOf({ path, input = [] }: Track): string[] {
   return [...input, '-i', `file:${path}`];
 }
 
+// Without `-xerror`, because the audio of a clip may overlap that of the next by a packet, which ffmpeg corrects.
 function copyClips(
   scenes: readonly Scene[],
   overlays: readonly OverlaidTrack[],
@@ -194,7 +195,7 @@ function encodeClips(
   if (hasSound) filters.push(...mixFilters(overlays, scenes.length));
   const inputs = [...scenes, ...overlays].flatMap(inputOf);
   const maps = ['-map', '[picture]', ...(hasSound ? ['-map', '[sound]', ...toAac] : []), ...toH264];
-  return { args: [...inputs, '-filter_complex', filters.join(';'), ...maps] };
+  return { args: ['-xerror', ...inputs, '-filter_complex', filters.join(';'), ...maps] };
 }
 
 // The film is as long as its video. Longer audio is truncated.

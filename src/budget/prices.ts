@@ -2,6 +2,7 @@ import type { JobCost } from '../job.ts';
 import { messageOf } from '../errors.ts';
 import { at, type Json, type JsonObject } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
+import { shortSides } from '../protocols/requested-value.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { shownValue } from '../protocols/violations.ts';
 import {
@@ -202,7 +203,7 @@ function holdsFor({ conditions }: Rate, body: JsonObject): 'yes' | 'no' | 'open'
   for (const { field, value } of conditions) {
     const bodyValue = at(body, field);
     if (bodyValue === undefined || bodyValue === null) result = 'open';
-    else if (!isSame(bodyValue, value)) return 'no';
+    else if (!isSame(bodyValue, value) && !isSameResolution(field, bodyValue, value)) return 'no';
   }
   return result;
 }
@@ -210,6 +211,15 @@ function holdsFor({ conditions }: Rate, body: JsonObject): 'yes' | 'no' | 'open'
 // Ignores letter case, because overlooking a rate would make the cost too low.
 function isSame(bodyValue: Json, value: Json): boolean {
   return plainText(bodyValue) === plainText(value);
+}
+
+// 1920x1080 and 1080p are billed alike.
+function isSameResolution(field: string, bodyValue: Json, value: Json): boolean {
+  if (!/resolution$/i.test(field)) return false;
+  const [requested, priced] = [bodyValue, value].map((each) => shortSides(plainText(each)));
+  return (
+    requested !== undefined && priced !== undefined && requested[0] <= priced[1] && priced[0] <= requested[1]
+  );
 }
 
 function plainText(value: Json): string {

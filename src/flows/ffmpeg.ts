@@ -46,7 +46,7 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
  * @throws MgwError('usage') if ffmpeg is missing or fails.
  */
 export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
-  const allArguments = ['-y', '-xerror', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
+  const allArguments = ['-y', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
   await output('ffmpeg', 'the film', allArguments, { signal }, list);
 }
 

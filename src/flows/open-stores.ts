@@ -66,7 +66,7 @@ async function serviceOf(session: Sources): Promise<{ endpoint: string | undefin
 // A session that serves many jobs has no deadline, and opening a store must not start one, because each transfer has
 // its own timeout.
 async function depsOf(session: Sources): Promise<StoreDeps> {
-  const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
+  const [{ retries, timeoutMs, allowHttp }, { deadline }, { key }] = await Promise.all([
     session.settings(),
     session.client(),
     session.gateway(),
@@ -78,6 +78,7 @@ async function depsOf(session: Sources): Promise<StoreDeps> {
     signal: session.signals().soft,
     note: (text) => session.note(text),
     userAgent: `mgw/${version}`,
+    allowHttp: allowHttp.value,
     secrets: [key],
   };
 }

@@ -9,6 +9,7 @@ import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { queryTimeoutMs, type JobDeps } from './order.ts';
 import { fetchCommand } from './errors.ts';
+import { withoutSignatures } from '../redact.ts';
 import { redactTexts, recordOf } from './reconcile.ts';
 
 /** Opens a sink for media inside a poll's response. */
@@ -87,7 +88,11 @@ export async function query(
       protocol.inlineMedia === undefined
         ? await deps.client.exchange(request, options)
         : await spooledExchange(request, options, protocol.inlineMedia, deps, { openSink, deadline });
-    return { verdict: protocol.readQuery(reply, handle), spooled: reply.spooled ?? [] };
+    const verdict = protocol.readQuery(reply, handle);
+    // A gateway may quote the URL of an uploaded input, including its signature.
+    const redact = (text: string): string => withoutSignatures(deps.redact(text));
+    if (verdict.failure !== undefined) verdict.failure = redactTexts(verdict.failure, redact);
+    return { verdict, spooled: reply.spooled ?? [] };
   } catch (error) {
     if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
     return {
@@ -173,7 +178,7 @@ function changeEvent(
       state: observation.state,
       native_status,
       progress: observation.progress,
-      error: observation.failure && recordOf(redactTexts(observation.failure, redact)),
+      error: observation.failure && recordOf(observation.failure),
       results: hasResult(observation) ? observation.results.length : 0,
       usage: redactTexts(observation.usage, redact),
       ...(details.some((file) => Object.keys(file).length > 0) && { details: redactTexts(details, redact) }),

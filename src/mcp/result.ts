@@ -4,6 +4,7 @@ import type { Charged, MgwError, Retry } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { jobView, type JobView } from '../jobs/view.ts';
 import { escapeControls, printable } from '../printable.ts';
+import { withoutSignatures } from '../redact.ts';
 
 /** A tool to call, and its arguments. */
 export interface NextCall {
@@ -59,7 +60,8 @@ export const answerSchema = z.looseObject({
  * removes only secrets: any other change could make the call a different request, which would be paid for again.
  */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
-  const clean = (text: string): string => withoutQueries(printable(redact(text), maxTextLength));
+  const clean = (text: string): string =>
+    withoutQueries(printable(withoutSignatures(redact(text)), maxTextLength));
   const structuredContent = mapMembers(answer, (member, name) =>
     mapTexts(member, name === 'next' || name === 'command' ? redact : clean),
   );

@@ -6,7 +6,7 @@ import { createClient, type GatewayClient } from '../http/client.ts';
 import { readWithRetries } from '../http/retry.ts';
 import { homeFolder } from '../installation.ts';
 import { printableLine } from '../printable.ts';
-import { parseEndpoint } from '../store-url.ts';
+import { storeEndpoint } from '../store-url.ts';
 import { storeError, type StoreDeps } from './store.ts';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -29,6 +29,8 @@ interface S3Request {
   query?: Record<string, string>;
   headers?: Record<string, string>;
   body?: Uint8Array | string;
+  /** Called before each attempt. */
+  onAttempt?: () => void;
 }
 
 /** Makes calls to one bucket of an S3-compatible service, signed with AWS Signature Version 4. */
@@ -63,7 +65,7 @@ export class S3Client {
     deps: StoreDeps,
   ): Promise<S3Client> {
     const account = await awsAccount(env);
-    const base = bucketUrl(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3']);
+    const base = bucketUrl(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3'], deps.allowHttp);
     return new S3Client(bucket, base, account, env, deps);
   }
 
@@ -97,6 +99,7 @@ export class S3Client {
     let reply: Reply;
     try {
       reply = await readWithRetries(async () => {
+        request.onAttempt?.();
         const signed = await this.#signed(method, url.href, headers);
         const exchange: HttpRequest = {
           method,
@@ -223,15 +226,10 @@ export function xmlText(xml: string, name: string): string | undefined {
 
 const entities: Record<string, string> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
 
-function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
+function bucketUrl(bucket: string, region: string, endpoint: string | undefined, allowHttp: boolean): URL {
   if (endpoint === undefined || endpoint === '')
     return new URL(`https://${bucket}.s3.${region}.amazonaws.com`);
-  try {
-    const url = parseEndpoint(endpoint);
-    return new URL(`${url.href.replace(/\/$/, '')}/${bucket}`);
-  } catch (error) {
-    throw new MgwError('config', `The store's endpoint must be ${(error as Error).message}.`);
-  }
+  return new URL(`${storeEndpoint(endpoint, allowHttp).href.replace(/\/$/, '')}/${bucket}`);
 }
 
 /** The credentials and region for an S3-compatible service. */

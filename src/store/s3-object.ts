@@ -86,6 +86,16 @@ export class S3Object {
     return this.#client.presigned(this.#key, urlValidMs);
   }
 
+  /**
+   * Checks that the bucket exists, for an object that does not exist. A response to HEAD does not contain the reason.
+   * @throws MgwError('store'), exit 10, if the bucket does not exist.
+   */
+  async checkBucket(): Promise<void> {
+    const reply = await this.#client.call({ method: 'GET', key: this.#key, headers: { range: 'bytes=0-0' } });
+    if (xmlText(reply.text, 'Code') === 'NoSuchBucket')
+      throw this.#client.refusedError('look for', this.#key, reply);
+  }
+
   existsError(charged: 'no' | 'yes'): MgwError {
     const text = `${this.#displayUrl} exists: use another object, or replace it with --force.`;
     return new MgwError('output_exists', text, { charged, retry: charged === 'no' ? 'safe' : 'resume' });
@@ -141,15 +151,19 @@ export class S3Object {
     { force, onStarted }: UploadOptions,
   ): Promise<void> {
     await onStarted({ since });
+    let attempts = 0;
     const created = await this.#client.call({
       method: 'POST',
       key: this.#key,
       query: { uploads: '' },
       headers: headersOf(file),
+      onAttempt: () => (attempts += 1),
     });
     const id = xmlText(created.text, 'UploadId');
     if (created.status !== 200 || id === undefined)
       throw this.#client.refusedError('begin the upload of', this.#key, created);
+    // An attempt whose response was lost may have created an upload too.
+    if (attempts > 1) await this.#abort([{ since }], id);
     await onStarted({ id, since });
     try {
       const etags: string[] = [];
@@ -239,13 +253,14 @@ export class S3Object {
     throw this.#client.refusedError('store', this.#key, reply);
   }
 
-  // Aborts uploads. If a service cannot list uploads, only those with known ids are aborted.
-  async #abort(started: readonly StartedUpload[]): Promise<void> {
+  // Aborts uploads, except the current one. If a service cannot list uploads, only those with known ids are aborted.
+  async #abort(started: readonly StartedUpload[], currentId = ''): Promise<void> {
     const ids = new Set(started.flatMap(({ id }) => id ?? []));
     const last = started.at(-1);
     if (last !== undefined && last.id === undefined)
       for (const { id, initiated } of await this.#uploads())
         if (initiated >= Date.parse(last.since)) ids.add(id);
+    ids.delete(currentId);
     for (const uploadId of ids)
       await this.#client.call({ method: 'DELETE', key: this.#key, query: { uploadId } });
   }

@@ -187,7 +187,9 @@ export function openObjectStore(
   return {
     checkFree: async (url, force) => {
       const object = await objectAt(url);
-      if ((await object.find()).exists && !force) throw object.existsError('no');
+      const { exists } = await object.find();
+      if (exists && !force) throw object.existsError('no');
+      if (!exists) await object.checkBucket();
     },
     has: async (url, file) => (await objectAt(url)).has(file),
     put: async (url, file, options) => (await objectAt(url)).put(file, options),

@@ -55,6 +55,8 @@ export interface StoreDeps {
   signal: AbortSignal;
   note: (text: string) => void;
   userAgent: string;
+  /** Whether the store may be an http:// address that is not loopback. */
+  allowHttp: boolean;
   /** The secrets to hide from programs that mgw starts: the API key. */
   secrets: readonly string[];
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { mp3Frames } from '../../src/sandbox/media/mp3.ts';
@@ -97,6 +98,17 @@ describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
     const [before = 1, own = 0] = loudness();
     expect([before < 300, own > 1000]).toEqual([true, true]);
     expect(leftovers()).toEqual(['film.mp4']);
+  });
+
+  it('joins clips whose sound is longer than their picture', async () => {
+    const source = ['-f', 'lavfi', '-i', 'testsrc=s=64x64:r=24:d=2', '-f', 'lavfi', '-i', 'sine=d=2'];
+    const path = scene.at('source.mp4');
+    execFileSync('ffmpeg', ['-v', 'error', ...source, '-pix_fmt', 'yuv420p', path]);
+    films = { s1: readFileSync(path), s2: readFileSync(path) };
+    const joined = await join(await ran(['s1'], ['s2']), '--json');
+    expect(joined.code, joined.stderr).toBe(0);
+    expect(joined.json).toMatchObject({ film: { is_copied: true } });
+    expect(decode(film()).frames).toHaveLength(96);
   });
 
   it("re-encodes clips of other sizes to the first clip's size, adds silence or speech to clips without sound, and mixes raw PCM with a clip's sound", async () => {

@@ -109,6 +109,19 @@ describe("a body's maximum cost", () => {
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
   });
 
+  it('applies the rate of a resolution to its other spellings', () => {
+    const price = 'second=1; resolution=1080p: second=3; resolution=4K: second=9';
+    const costOf = (resolution: string): string | undefined =>
+      cost('a', price, a({ resolution, durationSeconds: 1 }));
+    expect(['1920x1080', '1080P', '2160p', '3840x2160', '720p'].map(costOf)).toEqual([
+      '3',
+      '3',
+      '9',
+      '9',
+      '1',
+    ]);
+  });
+
   it("uses the price's default length if a request has no length", () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');

@@ -45,6 +45,17 @@ it('a store that is configured both as an address and as a program is refused', 
   expect('describe' in (bucket ?? {})).toBe(true);
 });
 
+it('a store in the local network is used only with --allow-http', async () => {
+  const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
+  const open = (allowHttp: boolean): Promise<unknown> =>
+    openStore({ url: 's3://bucket/p', endpoint: 'http://10.0.0.1:9000', expiresMs: 60_000 }, account, {
+      allowHttp,
+      clock: { now: () => 0 },
+    } as StoreDeps);
+  await expect(open(true)).resolves.toBeDefined();
+  await expect(open(false)).rejects.toMatchObject({ code: 'config', lacks: ['--allow-http'] });
+});
+
 it("a request to the store is not repeated after the command's deadline", async () => {
   const server = await httpServer((_, response) => void response.writeHead(503).end());
   const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' };

@@ -139,20 +139,14 @@ describe('a wait', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it("ends with exit 5 and the gateway's message when the task fails", async () => {
+  it("ends with exit 5 and the gateway's message, without signatures, when the task fails", async () => {
     const at = await scene();
-    at.server.answers.push(
-      says({ task_id: 'task_0001', status: 'failed', error: { message: 'out of paper' } }),
-    );
-    expect(await failure(waitFor(at))).toMatchObject({
-      exitCode: 5,
-      charged: 'maybe',
-      message: 'out of paper',
-    });
-    expect(await at.deps.ledger.read(at.job.id)).toMatchObject({
-      state: 'failed',
-      error: { message: 'out of paper' },
-    });
+    const url = 'https://s3.example/in/a.png?X-Amz-Signature=';
+    const text = `cannot read ${url}28912c`;
+    at.server.answers.push(says({ task_id: 'task_0001', status: 'failed', error: { message: text } }));
+    const message = `cannot read ${url}[redacted]`;
+    expect(await failure(waitFor(at))).toMatchObject({ exitCode: 5, charged: 'maybe', message });
+    expect(await at.deps.ledger.read(at.job.id)).toMatchObject({ state: 'failed', error: { message } });
   });
 
   it('ends with exit 8 at the deadline after one last poll, and the next wait continues', async () => {

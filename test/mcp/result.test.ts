@@ -21,6 +21,12 @@ test.each(Object.entries(texts))('the next call of an answer keeps %s', (_, text
   expect(first?.type === 'text' && JSON.parse(first.text)).toEqual(structuredContent);
 });
 
+test('an answer contains no signature, even if only a part of the URL is quoted', () => {
+  const text = 'failed with url: /in/a.png?X-Amz-Signature=28912c';
+  const { structuredContent } = toolResult({ ...failed, text }, redact);
+  expect(structuredContent).toHaveProperty('text', 'failed with url: /in/a.png?X-Amz-Signature=[redacted]');
+});
+
 test('the next call of an answer contains no key', () => {
   const next = { tool: 'speak', arguments: { text: 'read sk-secret' } };
   const { structuredContent } = toolResult({ ...failed, next, command: ['mgw', 'sk-secret'] }, redact);

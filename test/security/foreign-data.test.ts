@@ -346,6 +346,11 @@ it.each([
   ['https://token@h/a?%73ig=x', 'https://[redacted]@h/a?%73ig=[redacted]'],
   ['//h/a?auth_key=1-0-0-x', '//h/a?auth_key=[redacted]'],
   ['s3://b/k?X-Amz-Signature=x', 's3://b/k?X-Amz-Signature=[redacted]'],
+  ['with url: /in/a.png?X-Amz-Signature=x&b=1)', 'with url: /in/a.png?X-Amz-Signature=[redacted]&b=1)'],
+  [
+    'X-Amz-Credential%253Dkey%252Fus%2526X-Amz-Security-Token%3Dt%2Fu%26b',
+    'X-Amz-Credential%253D[redacted]%2526X-Amz-Security-Token%3D[redacted]%26b',
+  ],
   [
     String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=x\\\"`,
     String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=[redacted]\\\"`,

@@ -38,6 +38,7 @@ async function scene(
     signal: new AbortController().signal,
     note: (text: string) => void notes.push(text),
     userAgent: 'test',
+    allowHttp: false,
     secrets: [],
   };
   const objects = openObjectStore(store.url, env, deps, partBytes);
@@ -260,6 +261,34 @@ describe('a file saved as an object', () => {
     await put({ earlier: [{ id: 'own', since }, { since }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
     expect(store.objects.get(path)).toEqual(content);
+  });
+
+  test('is saved without an unfinished upload if the response to the start of its upload is lost', async () => {
+    const { store, put } = await scene();
+    store.faults.push((request, response) => {
+      if (!is(request, 'POST', '?uploads')) return false;
+      response.end = () => response.destroy();
+      store.faults.shift();
+      return false;
+    });
+    await put();
+    expect(store.faults).toEqual([]);
+    expect([...store.uploads.keys()]).toEqual([]);
+    expect(store.objects.get(path)).toEqual(content);
+  });
+
+  test('is refused before anything is paid for if its bucket does not exist', async () => {
+    const { store, objects } = await scene();
+    await objects.checkFree(url, false);
+    store.faults.push(
+      on('HEAD', path, status(404)),
+      on('GET', path, status(404, '<Error><Code>NoSuchBucket</Code></Error>')),
+    );
+    await expect(objects.checkFree(url, false)).rejects.toMatchObject({
+      message: expect.stringContaining('NoSuchBucket') as string,
+      charged: 'no',
+      exitCode: 10,
+    });
   });
 
   test('is saved without aborting an upload that another program started earlier', async () => {

@@ -1,19 +1,29 @@
 import { finished } from 'node:stream/promises';
 import { CsvError, Parser } from 'csv-parse';
 import { printableLine } from '../../printable.ts';
-import { fieldName } from './fields.ts';
-import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
+import {
+  fieldName,
+  isPath,
+  isRemark,
+  maxFields,
+  type ManifestRecord,
+  type Problem,
+  type WrittenField,
+} from './fields.ts';
 import { maxLineBytes, Unreadable, type Source } from './source.ts';
 
 interface CsvRecord {
   cells: string[];
   line: number;
   lastLine: number;
+  /** Whether a line break follows. Without one, the file may be cut off within the row. */
+  hasLineBreak: boolean;
 }
 
 /**
  * Reads CSV (RFC 4180) as spreadsheets write it. The first row contains the field names. Commas, semicolons or tabs
- * separate cells. An empty cell is an absent field. Ignores empty rows, and empty cells and columns at the end.
+ * separate cells. An empty cell is an absent field. Ignores empty rows, and empty cells and columns at the end. Some
+ * spreadsheets leave out the last cells of a row if they are empty, so a row may lack comments.
  * @throws Unreadable if a quote is misplaced, because later cell boundaries are then unknown.
  */
 export async function* readCsv(
@@ -44,7 +54,9 @@ export async function* readCsv(
     const { cells, line } = record;
     const width = header.names.length;
     if (length === 0) continue;
-    if (length > width || cells.length < width) {
+    const isShort =
+      cells.length < width && !(record.hasLineBreak && header.names.slice(cells.length).every(isRemark));
+    if (length > width || isShort) {
       const cellCount = length > width ? length : cells.length;
       const count = cellCount === 1 ? 'one cell' : `${cellCount} cells`;
       report({ line, message: `the row has ${count}, but the header has ${width}` });
@@ -101,17 +113,22 @@ function readHeader(
 function fieldsOf({ cells, line }: CsvRecord, header: Header): WrittenField[] {
   const fields: WrittenField[] = [];
   for (const [index, name] of header.names.entries()) {
-    const written = cells[index] ?? '';
-    const value = fieldName(name) === 'aspect-ratio' ? ratioInCell(written) : written;
+    const value = valueOf(fieldName(name), cells[index] ?? '');
     if (name !== '' && value !== '') fields.push({ name, value, line, nameLine: header.line, isText: true });
   }
   return fields;
 }
 
-// A spreadsheet may read 16:9 as a time of day, and save it as 16:09 or 16:09:00.
-function ratioInCell(cell: string): string {
-  return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
+// Line breaks within a cell change with those of the file, so they are the same for every file.
+function valueOf(name: string, cell: string): string {
+  const text = cell.replace(/\r\n?/g, '\n');
+  if (isPath(name) || textFields.has(name)) return text;
+  const value = text.trim();
+  // A spreadsheet may read 16:9 as a time of day, and save it as 16:09 or 16:09:00.
+  return name === 'aspect-ratio' ? value.replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2') : value;
 }
+
+const textFields = new Set(['prompt', 'negative-prompt', 'text']);
 
 /**
  * Returns the separator that a line such as `sep=;` specifies, or else the most frequent separator in the first line.
@@ -159,7 +176,8 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     const records = parser.parsed.splice(0).map(({ record, raw }) => {
       const start = line + lineBreaks(leadingBreaks(raw));
       line += lineBreaks(raw);
-      return { cells: record, line: start, lastLine: Math.max(start, line - 1) };
+      const hasLineBreak = /[\r\n]$/.test(raw);
+      return { cells: record, line: start, lastLine: Math.max(start, line - 1), hasLineBreak };
     });
     return records.filter((record) => isValidText(record, source));
   };

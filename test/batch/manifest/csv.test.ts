@@ -41,10 +41,27 @@ describe('the CSV reader', () => {
     const text =
       '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';
     expect(shown(await read(text))).toEqual([
-      [2, { id: '1', prompt: 'two\r\nlines, "and" more', seed: '5' }],
+      [2, { id: '1', prompt: 'two\nlines, "and" more', seed: '5' }],
       [5, { id: '2', prompt: 'plain' }],
       [7, { id: '3', prompt: '\n\n', seed: '7' }],
     ]);
+  });
+
+  it('trims cells, except those with text for the model', async () => {
+    const text = 'id , prompt, model,set.user,Animal\n one,\ta boat , vendor-h3-mini\u00a0, you ,  \n';
+    expect(shown(await read(text))).toEqual([
+      [2, { id: 'one', prompt: '\ta boat ', model: 'vendor-h3-mini', 'set.user': ' you ' }],
+    ]);
+  });
+
+  it('accepts a row without its last comments, unless the file may be cut off there', async () => {
+    const text = 'prompt,Notes,#\na boat\na boat,good\na boat at s';
+    const result = await read(text);
+    expect(shown(result)).toEqual([
+      [2, { prompt: 'a boat' }],
+      [3, { prompt: 'a boat', Notes: 'good' }],
+    ]);
+    expect(said(result)).toEqual(['4: the row has one cell, but the header has 3']);
   });
 
   it("returns every cell, regardless of the cell's content and the chunk size", async () => {
@@ -71,7 +88,8 @@ describe('the CSV reader', () => {
           const expected = cells.map((row) => {
             const at = line;
             line += 1 + (row.join('').match(/\n/g)?.length ?? 0);
-            const fields = ['id', 'prompt', 'text'].map((name, index) => [name, row[index]] as const);
+            const [id = '', prompt = '', text = ''] = row.map((value) => value.replaceAll('\r\n', '\n'));
+            const fields = Object.entries({ id: id.trim(), prompt, text });
             return [at, Object.fromEntries(fields.filter(([, value]) => value !== ''))];
           });
           const found = await read((bom ? '\ufeff' : '') + lines.join(end) + end, chunk);

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { everyRow } from '../../../batch/row-selection.ts';
 import { planBatch } from '../../../batch/plan.ts';
-import { type PlannedRow, needsFrame } from '../../../batch/planned-row.ts';
+import { type PlannedRow, fieldOf, needsFrame } from '../../../batch/planned-row.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import type { Context } from '../../context.ts';
 import {
@@ -59,7 +59,7 @@ async function plan(
     const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
     const isNotable = planned.waitsFor !== undefined || planned.state !== 'new';
-    if (context.globals.json) rows.push(rowView(planned));
+    if (context.globals.json) rows.push({ ...rowView(planned), prompt: fieldOf(planned.work, 'prompt') });
     else if (isNotable && planned.state !== 'done') reportedRows.push(planned);
   });
   rows.sort(byLine);
