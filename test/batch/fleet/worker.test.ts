@@ -388,7 +388,9 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     const bySlug = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
     expect((await runHereAs(here, bySlug)).code).toBe(11);
     expect([await rowsInQueue(), charges()]).toEqual(['row-0\twaiting\nother\twaiting', {}]);
-    await place.query(`${rowsAreDue}; update mgw.batch_rows set state = 'ended' where id = 'other'`);
+    await place.query(
+      `${rowsAreDue}; update mgw.batch_rows set state = 'ended', why = null where id = 'other'`,
+    );
     rmSync(output);
     // The other row becomes available once the first one is accepted, and is refused before the first one ends.
     gateway.polls = 0;
