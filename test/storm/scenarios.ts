@@ -1,5 +1,6 @@
 import type { Area } from '../faults/dialects.ts';
 import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
+import { runHere } from '../support/one-process.ts';
 import type { Stage } from './reruns.ts';
 
 /** A command whose run is interrupted at every moment. */
@@ -84,6 +85,6 @@ function answerInline(gateway: FaultGateway): void {
 /** Makes a submission whose response is lost. Returns the command to interrupt: the one that adopts the task. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
   gateway.script.submit.push(breakOff);
-  const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);
+  const { json } = await runHere([...submits.c, '-o', out, ...fast, '--json'], user.env);
   return ['jobs', 'resolve', json.job.id, '--adopt', gateway.created[0] ?? ''];
 }

@@ -17,9 +17,13 @@ export interface Launched extends EventEmitter {
   kill(signal?: NodeJS.Signals): boolean;
 }
 
-interface Options {
+/** Options for starting a process. */
+export interface LaunchOptions {
   cwd: string;
   env: NodeJS.ProcessEnv;
+  /** The ids of the user and the group that run the process (default: those of this process). */
+  uid?: number;
+  gid?: number;
 }
 
 /** A message from the launcher about a process. */
@@ -59,7 +63,7 @@ export async function openLauncher(): Promise<void> {
 }
 
 /** Starts a process with its three streams open. */
-export function launch(command: string, args: string[], options: Options): Launched {
+export function launch(command: string, args: string[], options: LaunchOptions): Launched {
   if (launcher === undefined) return spawn(command, args, { ...options, stdio: 'pipe' });
   const child = new Child(launcher.path);
   launcher.child.send({ id: child.id, command, args, options });

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -9,8 +8,8 @@ import {
   freePort,
   ownByServer,
   programOf,
+  runAsServer,
   ServerProcess,
-  userOfServer,
 } from './server-process.ts';
 
 /** Whether PostgreSQL is installed on Linux. Tests that need it are skipped otherwise. */
@@ -31,11 +30,11 @@ const emptyDatabase = `
   create schema public; grant usage on schema public to public`;
 
 // Copies a cluster for each server, because running initdb takes twenty times as long.
-function newCluster(folder: string): void {
+async function newCluster(folder: string): Promise<void> {
   ownByServer(folder);
-  const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
-  const options = { ...userOfServer(), cwd: folder, stdio: 'pipe' } as const;
-  execFileSync(programOf('initdb') ?? '', [...args, '-D', join(folder, 'data')], options);
+  const format = ['--encoding=UTF8', '--locale=C', '--wal-segsize=1'];
+  const args = ['--no-sync', '--auth=trust', '--username=postgres', ...format];
+  await runAsServer(programOf('initdb') ?? '', [...args, '-D', join(folder, 'data')], folder);
 }
 
 /**
@@ -58,7 +57,7 @@ export class PostgresServer {
   static async open(): Promise<PostgresServer> {
     const folder = folderOfServer('mgw-pg-');
     const cluster = join(await onceForSuite('mgw-pg-new', newCluster), 'data');
-    execFileSync('cp', ['-a', cluster, join(folder, 'data')], { ...userOfServer(), cwd: folder });
+    await runAsServer('cp', ['-a', cluster, join(folder, 'data')], folder);
     const server = new PostgresServer(await freePort(), folder);
     await server.start();
     return server;

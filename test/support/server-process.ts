@@ -1,8 +1,10 @@
-import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process';
+import { once } from 'node:events';
 import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { launch, type Launched, type LaunchOptions } from './launch.ts';
 
 // Database servers refuse to run as root.
 const isRoot = process.getuid?.() === 0;
@@ -33,8 +35,8 @@ export function ownByServer(folder: string): void {
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
 }
 
-/** Returns the user that runs servers, as options for `spawn`. This is an ordinary user if this process is root. */
-export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
+/** Returns the user that runs servers, as options for {@link launch}. This is an ordinary user if this process is root. */
+function userOfServer(): Pick<LaunchOptions, 'uid' | 'gid'> {
   if (!isRoot) return {};
   const users = readFileSync('/etc/passwd', 'utf8').split('\n');
   const fields = (name: string): string[] | undefined =>
@@ -43,13 +45,22 @@ export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
   return { uid: Number(uid), gid: Number(gid) };
 }
 
+/** Runs a program to its end, as the user that runs servers. @throws Error with its messages if it fails. */
+export async function runAsServer(program: string, args: string[], cwd: string): Promise<void> {
+  const child = launch(program, args, { ...userOfServer(), cwd, env: process.env });
+  child.stdin.end();
+  child.stdout.resume();
+  const [said] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  if (child.exitCode !== 0) throw new Error(`${program}: ${said}`);
+}
+
 /** A server that runs until it is ended or this process exits. */
 export class ServerProcess {
   readonly pid: number;
-  readonly #child: ChildProcess;
+  readonly #child: Launched;
   readonly #ended: Promise<void>;
 
-  private constructor(child: ChildProcess, ended: Promise<void>) {
+  private constructor(child: Launched, ended: Promise<void>) {
     this.#child = child;
     this.#ended = ended;
     this.pid = child.pid ?? 0;
@@ -63,8 +74,11 @@ export class ServerProcess {
    * @throws Error with the server's output if it ends before that
    */
   static async start(program: string, args: string[], cwd: string, ready: RegExp): Promise<ServerProcess> {
-    const child = spawn(program, args, { ...userOfServer(), cwd, stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = launch(program, args, { ...userOfServer(), cwd, env: process.env });
+    child.stdin.end();
+    child.stdout.resume();
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+    await once(child, 'spawn');
     const server = new ServerProcess(child, ended);
     let said = '';
     const isReady = new Promise<boolean>((resolve) => {

@@ -29,7 +29,7 @@ describeFleet('without a pool,', {}, (place) => {
       return undefined;
     };
     const file = machines.manifest(8);
-    const all = Array.from({ length: 3 }, () => machines.machine());
+    const all = Array.from({ length: 2 }, () => machines.machine());
     for (const { env } of all) env['MGW_CONFIG_DIR'] = machines.shared;
     await runHereAs(all[0] as User, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=0.5']);
     const pace = ['--concurrency', '2', '--per-minute', '300', '--budget', '2.5'];

@@ -9,7 +9,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { systemClock } from '../../../src/clock.ts';
+import { systemClock, type Clock } from '../../../src/clock.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import type { CliResult, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
@@ -26,6 +26,12 @@ import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
 
 const byExitCode = (one: object, other: object): number => Number('error' in one) - Number('error' in other);
+
+/** A worker in this process. `terminate` sends SIGTERM to this worker only. */
+interface Started {
+  result: Promise<CliResult>;
+  terminate: () => void;
+}
 
 /** A promise, and the function that resolves it. */
 function signal(): { promise: Promise<void>; resolve: () => void } {
@@ -65,11 +71,12 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
   const priced = (user: User): Promise<CliResult> =>
     runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
 
-  /** Starts a worker in this process. `terminate` sends SIGTERM to this worker only. */
-  function start(user: User, ...more: string[]): { result: Promise<CliResult>; terminate: () => void } {
+  /** Starts a worker in this process. */
+  const start = (user: User, ...more: string[]): Started => startWith(hurried(), user, ...more);
+  function startWith(clock: Clock, user: User, ...more: string[]): Started {
     const others = new Set(process.listeners('SIGTERM'));
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', ...more];
-    const result = runHereAs(user, args);
+    const result = runHereAs(user, args, '', clock);
     const terminate = (): void => {
       for (const listener of process.listeners('SIGTERM')) if (!others.has(listener)) listener('SIGTERM');
     };
@@ -381,9 +388,24 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     const bySlug = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
     expect((await runHereAs(here, bySlug)).code).toBe(11);
     expect([await rowsInQueue(), charges()]).toEqual(['row-0\twaiting\nother\twaiting', {}]);
-    await place.query(rowsAreDue);
+    await place.query(
+      `${rowsAreDue}; update mgw.batch_rows set state = 'ended', why = null where id = 'other'`,
+    );
     rmSync(output);
-    const { code, stderr } = await runHereAs(here, bySlug);
+    // The other row becomes available once the first one is accepted, and is refused before the first one ends.
+    gateway.polls = 0;
+    const refused = signal();
+    gateway.before = async ({ method }) => {
+      if (method !== 'GET') return;
+      await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'other'`);
+      await refused.promise;
+    };
+    const worker = runHereAs(here, bySlug);
+    await expect
+      .poll(() => place.query(`select why from mgw.batch_rows where id = 'other'`))
+      .toContain('also the output of another row in progress');
+    refused.resolve();
+    const { code, stderr } = await worker;
     expect([code, stderr]).toEqual([
       11,
       expect.stringContaining('also the output of another row in progress'),
@@ -490,9 +512,9 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     const answered = signal();
     gateway.judge = () => ({ kind: 'wait', until: answered.promise });
     await batch('enqueue', machines.manifest(1));
-    // With the default lease, the worker soon acquires another one.
     const machine = machines.machine(place.url('connect_timeout=1', proxy.port));
-    const survivor = start(machine);
+    const clock = stoppable(hurried());
+    const survivor = startWith(clock, machine);
     await expect.poll(() => gateway.posts().length).toBe(1);
     proxy.down();
     answered.resolve();
@@ -501,6 +523,8 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect((await work()).code).toBe(11);
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tunknown');
     proxy.up();
+    // The worker learns that its lease has ended, and acquires another one.
+    clock.stop(30_000);
     write(['other', 'a paper boat']);
     await batch('enqueue', file, '--name', 'other');
     const outcomes = 'select id, outcome from mgw.batch_rows order by position';
