@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -11,6 +11,8 @@ export default function setup(): () => void {
   // Database servers run as a different user, who must be able to reach the servers' folders inside this one.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
+  // Without this folder, the tested processes would have no compile cache (see `newUser`).
+  mkdirSync(join(folder, 'mgw-cache'), { mode: 0o700 });
   return () => rmSync(folder, { recursive: true, force: true });
 }
 
