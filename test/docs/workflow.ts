@@ -3,6 +3,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, write
 import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
+import { cacheHome } from '../support/compile-cache.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const actionFolder = fileURLToPath(new URL('../../action', import.meta.url));
@@ -95,7 +96,7 @@ export class Runners {
     return {
       HOME: join(this.folder, 'machine/home'),
       PATH: process.env['PATH'],
-      XDG_CACHE_HOME: join(this.folder, 'compiled'),
+      XDG_CACHE_HOME: cacheHome(),
       CI: 'true',
       GITHUB_ACTIONS: 'true',
       GITHUB_ENV: this.file('ENV'),

@@ -49,6 +49,6 @@ function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
 
 function isFast(pattern: RegExp, unit: Unit): boolean {
   const search = (text: string): unknown => text.replace(pattern, '');
-  const text = fill(unit, 8 * 1024);
-  return costOf(() => search(text), 1) < 2 || growsWithText(search, unit, 2048, 32 * 1024);
+  const text = fill(unit, 4 * 1024);
+  return costOf(() => search(text), 1) < 0.5 || growsWithText(search, unit, 2048, 32 * 1024);
 }

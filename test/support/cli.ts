@@ -1,6 +1,7 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { cacheHome } from './compile-cache.ts';
 import { launch, type Launched } from './launch.ts';
 
 // Relative to the project's folder rather than to this file, because the storm tests are built in a different folder.
@@ -57,7 +58,7 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     MGW_STATE_DIR: join(home, 'state'),
     MGW_CONFIG_DIR: join(home, 'config'),
     // All users share one compile cache.
-    XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
+    XDG_CACHE_HOME: cacheHome(),
     ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
     ...extra,
   };

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { cacheHome } from './compile-cache.ts';
 import { launch } from './launch.ts';
 import { runHere, wordsOf } from './one-process.ts';
 
@@ -46,7 +47,7 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   const variables = {
     HOME: home,
     PATH: `${programs}${delimiter}${process.env['PATH'] ?? ''}`,
-    XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
+    XDG_CACHE_HOME: cacheHome(),
     ...env,
   };
   return {

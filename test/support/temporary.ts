@@ -1,6 +1,7 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { cacheHome } from './compile-cache.ts';
 
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
@@ -11,6 +12,7 @@ export default function setup(): () => void {
   // Database servers run as a different user, who must be able to reach the servers' folders inside this one.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
+  mkdirSync(cacheHome(), { mode: 0o700 });
   return () => rmSync(folder, { recursive: true, force: true });
 }
 
