@@ -173,10 +173,9 @@ export function useFault(
   name: FaultName,
   canApply: (percent: number) => boolean = () => true,
 ): FaultHit | undefined {
-  const matchingFault = faults.find(
-    (fault) => fault.name === name && canApply(fault.percent) && claimHit(stateDir, fault),
-  );
-  return matchingFault && { name, percent: matchingFault.percent };
+  const isMatch = (fault: Fault): boolean => fault.name === name && canApply(fault.percent);
+  const fault = faults.find((candidate) => isMatch(candidate) && claimHit(stateDir, candidate));
+  return fault && { name, percent: fault.percent };
 }
 
 /** Resets every count, for a new run with an existing state directory. */
@@ -235,9 +234,7 @@ function unknownFaultMessage(text: string, name: string): string {
   const suggestions =
     partialMatches.length > 0
       ? partialMatches.slice(0, 5)
-      : editDistance(name, nearestName) < 5
-        ? [nearestName]
-        : [];
+      : [nearestName].filter((known) => editDistance(name, known) < 5);
   const hint = suggestions.length > 0 ? ` Did you mean ${suggestions.join(', ')}?` : '';
   return `There is no fault ${JSON.stringify(text)}.${hint} To list all faults: mgw sandbox faults.`;
 }
