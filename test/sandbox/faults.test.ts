@@ -13,13 +13,13 @@ import { freshState, sandbox } from './harness.ts';
 
 describe('the fault syntax', () => {
   test.each([
-    ['poll-502', { name: 'poll-502', times: Infinity, percent: 100 }],
-    ['poll-502x3', { name: 'poll-502', times: 3, percent: 100 }],
-    ['download-cut', { name: 'download-cut', times: Infinity, percent: 50 }],
-    ['download-cut@40%', { name: 'download-cut', times: Infinity, percent: 40 }],
-    ['download-cut@12.5%', { name: 'download-cut', times: Infinity, percent: 12.5 }],
-    ['download-cutx2@40%', { name: 'download-cut', times: 2, percent: 40 }],
-    ['download-cut@40%x2', { name: 'download-cut', times: 2, percent: 40 }],
+    ['poll-502', { name: 'poll-502', maxHits: Infinity, percent: 100 }],
+    ['poll-502x3', { name: 'poll-502', maxHits: 3, percent: 100 }],
+    ['download-cut', { name: 'download-cut', maxHits: Infinity, percent: 50 }],
+    ['download-cut@40%', { name: 'download-cut', maxHits: Infinity, percent: 40 }],
+    ['download-cut@12.5%', { name: 'download-cut', maxHits: Infinity, percent: 12.5 }],
+    ['download-cutx2@40%', { name: 'download-cut', maxHits: 2, percent: 40 }],
+    ['download-cut@40%x2', { name: 'download-cut', maxHits: 2, percent: 40 }],
   ])('reads %s', (text, fault) => {
     expect(parseFaults([text])).toEqual([{ ...fault, text }]);
   });
@@ -55,8 +55,8 @@ describe('the fault syntax', () => {
   test('reads every fault with any count, and throws only usage errors', () => {
     const names = fc.constantFrom(...allFaults.map(({ name }) => name));
     fc.assert(
-      fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
-        expect(parseFaults([`${name}x${times}`])).toMatchObject([{ name, times }]);
+      fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, maxHits) => {
+        expect(parseFaults([`${name}x${maxHits}`])).toMatchObject([{ name, maxHits }]);
       }),
       { numRuns: 40 },
     );
