@@ -14,7 +14,7 @@ import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DEFAULT_KEY } from '../src/sandbox/auth.ts';
+import { defaultKey } from '../src/sandbox/auth.ts';
 import { type Sandbox, startSandbox } from '../src/sandbox/server.ts';
 import { program as script } from './support/shell.ts';
 
@@ -227,7 +227,7 @@ describe('the package as a library', () => {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const files = [...built.map((name) => join(home, 'built', name)), join(home, 'example.cjs')];
     const env = {
-      ...{ PATH: process.env['PATH'], HOME: home, MGW_BASE_URL: gateway.url, MGW_API_KEY: DEFAULT_KEY },
+      ...{ PATH: process.env['PATH'], HOME: home, MGW_BASE_URL: gateway.url, MGW_API_KEY: defaultKey },
       ...{ MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') },
     };
     const words = ['--input-type=module', '-e', program, ...files];

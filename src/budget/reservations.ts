@@ -86,8 +86,8 @@ export class Reservations {
     at,
     limit = this.#limit,
   }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
-    const held = sumOf(this.#heldSums, limit?.per, at);
-    if (limit === undefined || compare(add(held, amount), limit.amount) > 0)
+    const heldAmount = sumOf(this.#heldSums, limit?.per, at);
+    if (limit === undefined || compare(add(heldAmount, amount), limit.amount) > 0)
       return { fits: false, state: this.state(at, limit) };
     const entry: Entry = { id, amount, owner, at, state: 'reserved' };
     this.#entries.set(id, entry);

@@ -36,9 +36,9 @@ export const baseUrlRule = {
  */
 export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
   const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
-  const given = lookUp(rule, { ...layers, profile: {} });
-  const kept = lookUp(rule, { ...layers, flags: {} });
-  const origins = [given, kept].flatMap((found) => {
+  const flagSetting = lookUp(rule, { ...layers, profile: {} });
+  const profileSetting = lookUp(rule, { ...layers, flags: {} });
+  const origins = [flagSetting, profileSetting].flatMap((found) => {
     if (found === undefined) return [];
     return (found.value as string[]).map((origin) => {
       try {
@@ -48,7 +48,7 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
       }
     });
   });
-  return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
+  return { ...(flagSetting ?? profileSetting ?? { source: 'default' }), value: [...new Set(origins)] };
 }
 
 // The paths that the specification (4 and 9) appends to the base URL. A base URL must not contain them.

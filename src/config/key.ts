@@ -51,8 +51,8 @@ export interface KeyFound extends Origin {
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;
-  const given = flags.apiKey;
-  if (given !== undefined) return found({ source: 'flag', name: 'apiKey' }, () => given);
+  const flagKey = flags.apiKey;
+  if (flagKey !== undefined) return found({ source: 'flag', name: 'apiKey' }, () => flagKey);
   const key = env['MGW_API_KEY'];
   if (key !== undefined) return found({ source: 'env', name: 'MGW_API_KEY' }, () => key);
   const path = env['MGW_API_KEY_FILE'];
@@ -62,8 +62,9 @@ export function findKey(layers: Layers, readFile: (path: string) => string): Key
       () => keyOfFile(path === '' ? '' : readFile(path)),
       () => isPlainFile(path),
     );
-  const kept = profile.api_key;
-  if (kept !== undefined) return found({ source: 'profile', name: profileName.value }, () => kept);
+  const profileKey = profile.api_key;
+  if (profileKey !== undefined)
+    return found({ source: 'profile', name: profileName.value }, () => profileKey);
   return undefined;
 }
 

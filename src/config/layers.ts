@@ -32,12 +32,14 @@ export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
 ): Setting<unknown> | undefined {
-  const given = rule.flag && layers.flags[rule.flag.field];
-  if (rule.flag && given !== undefined) return { value: given, source: 'flag', name: rule.flag.name };
+  const flagValue = rule.flag && layers.flags[rule.flag.field];
+  if (rule.flag && flagValue !== undefined) return { value: flagValue, source: 'flag', name: rule.flag.name };
   const variable = rule.env && layers.env[rule.env];
   if (rule.env && variable) return { value: variable, source: 'env', name: rule.env };
-  const kept = at(layers.profile, rule.path ?? rule.key);
-  return kept === undefined ? undefined : { value: kept, source: 'profile', name: layers.profileName.value };
+  const profileValue = at(layers.profile, rule.path ?? rule.key);
+  return profileValue === undefined
+    ? undefined
+    : { value: profileValue, source: 'profile', name: layers.profileName.value };
 }
 
 /**

@@ -142,17 +142,17 @@ export function resolveSandbox(layers: Layers): Setting<boolean> {
 
 /** Returns the address of a running sandbox if MGW_SANDBOX contains one (`mgw sandbox exec`, design 9). */
 function servedSandbox({ env }: Layers): string | undefined {
-  const given = env['MGW_SANDBOX'] ?? '';
-  return sandboxAddress.test(given) ? given : undefined;
+  const address = env['MGW_SANDBOX'] ?? '';
+  return sandboxAddress.test(address) ? address : undefined;
 }
 
 // A sandbox must be on this machine.
 const sandboxAddress = /^http:\/\/127\.0\.0\.1:[1-9]\d{0,4}$/;
 
-function yesNoOrAddress(given: unknown): boolean {
-  if (sandboxAddress.test(String(given))) return true;
+function yesNoOrAddress(value: unknown): boolean {
+  if (sandboxAddress.test(String(value))) return true;
   try {
-    return boolean(given);
+    return boolean(value);
   } catch {
     throw new Error('true or false, or the address of a running sandbox (http://127.0.0.1:PORT)');
   }

@@ -42,13 +42,13 @@ export interface Rule<T> {
    * Parses text from a flag, a variable or `config set`, or a value from the config file.
    * @throws Error whose message states the allowed values.
    */
-  parse: (given: unknown) => T;
+  parse: (value: unknown) => T;
   fallback: T;
 }
 
 function rule<T>(
   key: string,
-  parse: (given: unknown) => T,
+  parse: (value: unknown) => T,
   fallback: T,
   from: Partial<Rule<T>> = {},
 ): Rule<T> {
@@ -117,44 +117,44 @@ export const rules = {
 } satisfies Record<string, Rule<unknown>>;
 
 /** Parses a boolean from a flag, a variable or `config set`. @throws Error whose message states the allowed values. */
-export function boolean(given: unknown): boolean {
-  const word = String(given).toLowerCase();
+export function boolean(value: unknown): boolean {
+  const word = String(value).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
   if (['false', '0', 'no', 'off'].includes(word)) return false;
   throw new Error('true or false');
 }
 
 // Returns a parser that returns the text unchanged if `check` accepts it.
-function checkedBy(check: (text: string) => unknown): (given: unknown) => string {
-  return (given) => {
-    check(String(given));
-    return String(given);
+function checkedBy(check: (text: string) => unknown): (value: unknown) => string {
+  return (value) => {
+    check(String(value));
+    return String(value);
   };
 }
 
-function duration(given: unknown): number {
-  return typeof given === 'number' ? given : parseDuration(String(given));
+function duration(value: unknown): number {
+  return typeof value === 'number' ? value : parseDuration(String(value));
 }
 
-function wholeNumber(given: unknown): number {
-  return /^\d{1,9}$/.test(String(given)) ? Number(given) : Number.NaN;
+function wholeNumber(value: unknown): number {
+  return /^\d{1,9}$/.test(String(value)) ? Number(value) : Number.NaN;
 }
 
-function retryCount(given: unknown): number {
-  const count = wholeNumber(given);
+function retryCount(value: unknown): number {
+  const count = wholeNumber(value);
   if (!(count <= 100)) throw new Error('a whole number from 0 (none) to 100');
   return count;
 }
 
-function positiveInteger(given: unknown): number {
-  const count = wholeNumber(given);
+function positiveInteger(value: unknown): number {
+  const count = wholeNumber(value);
   if (!(count >= 1)) throw new Error('a positive whole number');
   return count;
 }
 
 /** Parses an amount of credits for the sandbox. @throws Error whose message states the allowed values. */
-export function credits(given: unknown): number {
-  const text = String(given);
+export function credits(value: unknown): number {
+  const text = String(value);
   if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
   return Number(text);
 }
@@ -165,8 +165,8 @@ export function isBudgetName(name: string): boolean {
 }
 
 /** Checks a standing budget's name. @throws Error whose message states the allowed values. */
-export function budgetName(given: unknown): string {
-  const name = String(given);
+export function budgetName(value: unknown): string {
+  const name = String(value);
   if (!isBudgetName(name))
     throw new Error(
       'a name of at most 64 letters, digits, ".", "_" and "-" that begins with a letter or digit',
@@ -174,39 +174,39 @@ export function budgetName(given: unknown): string {
   return name;
 }
 
-function currencyName(given: unknown): string {
-  const name = String(given);
+function currencyName(value: unknown): string {
+  const name = String(value);
   if (!/^[\p{L}\p{Sc}]{1,12}$/u.test(name)) throw new Error('a word or a sign such as USD, credits or €');
   return name;
 }
 
-function plainUrl(given: unknown): string {
-  return parseEndpoint(String(given)).href;
+function plainUrl(value: unknown): string {
+  return parseEndpoint(String(value)).href;
 }
 
 // S3 signs URLs for one week at most.
-function storeExpiry(given: unknown): number {
-  const ms = duration(given);
+function storeExpiry(value: unknown): number {
+  const ms = duration(value);
   if (ms < 60_000 || ms > 7 * 24 * 3_600_000) throw new Error('a duration from 1m to 168h, such as 24h');
   return ms;
 }
 
-function words(given: unknown): string[] {
-  const list = [given].flat().map(String);
+function words(value: unknown): string[] {
+  const list = [value].flat().map(String);
   if (list[0] === undefined || list[0] === '') throw new Error('a program and its arguments');
   return list;
 }
 
 // A default must be a format that mgw supports, although `--format` accepts any word.
-function speechFormatName(given: unknown): string {
-  const name = String(given);
+function speechFormatName(value: unknown): string {
+  const name = String(value);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
     throw new Error('mp3, wav, pcm or ogg_opus (for any other format, use --format)');
   return name;
 }
 
-function word(given: unknown): string {
-  const text = String(given);
+function word(value: unknown): string {
+  const text = String(value);
   if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('one line of non-empty text');
   return text;
 }
@@ -215,15 +215,15 @@ function word(given: unknown): string {
 const takenHeaders =
   /^(host|content-length|content-type|transfer-encoding|connection|te|upgrade|expect|accept|range|if-range|user-agent|accept-encoding)$/i;
 
-function headerName(given: unknown): string {
-  const name = String(given);
+function headerName(value: unknown): string {
+  const name = String(value);
   if (!/^[\w!#$%&'*+.^`|~-]{1,64}$/.test(name) || takenHeaders.test(name))
     throw new Error('a header that can contain a key, such as Authorization or X-Api-Key');
   return name;
 }
 
-function authScheme(given: unknown): string {
-  const scheme = String(given);
+function authScheme(value: unknown): string {
+  const scheme = String(value);
   if (!/^[\w!#$%&'*+.^`|~-]{0,32}$/.test(scheme)) throw new Error('one word such as Bearer, or "" for none');
   return scheme;
 }

@@ -195,11 +195,11 @@ function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<nu
 
 // Returns a batch's chunks after its first `bytes` bytes.
 function chunksAfter(chunks: Uint8Array[], bytes: number): Uint8Array[] {
-  let left = bytes;
+  let remaining = bytes;
   // `left` becomes negative at the first chunk to keep. `-left` is then the number of its bytes to keep.
-  const first = chunks.findIndex((chunk) => (left -= chunk.length) < 0);
+  const first = chunks.findIndex((chunk) => (remaining -= chunk.length) < 0);
   if (first === -1) return [];
-  const partialChunk = chunks[first]?.subarray(left) ?? Buffer.alloc(0);
+  const partialChunk = chunks[first]?.subarray(remaining) ?? Buffer.alloc(0);
   return [partialChunk, ...chunks.slice(first + 1)];
 }
 

@@ -74,10 +74,10 @@ export async function acquireOutputLock(
   options: LockOptions,
 ): Promise<OutputLock> {
   const { deadline, clock, signal, lateError, charged } = options;
-  const watched = new WatchedLog(identityHash(identity));
+  const watchedLog = new WatchedLog(identityHash(identity));
   try {
     for (;;) {
-      const lock = await tryLogs(target, watched, options.claimant).catch((error: unknown) => {
+      const lock = await tryLogs(target, watchedLog, options.claimant).catch((error: unknown) => {
         throw localError(error, target, charged);
       });
       if (lock !== 'busy') return lock ?? new OutputLock(target, options.claimant);
@@ -85,26 +85,26 @@ export async function acquireOutputLock(
       await clock.sleep(100, signal);
     }
   } finally {
-    watched.end();
+    watchedLog.end();
   }
 }
 
 async function tryLogs(
   target: string,
-  watched: WatchedLog,
+  watchedLog: WatchedLog,
   claimant: Claimant,
 ): Promise<OutputLock | 'busy' | undefined> {
-  for (const path of logsOf(target, watched.identity)) {
+  for (const path of logsOf(target, watchedLog.identity)) {
     const file = openLog(path);
     if (file === undefined) continue;
-    const log = await claimLog(file, target, watched.identity, claimant).catch((error: unknown) => {
+    const log = await claimLog(file, target, watchedLog.identity, claimant).catch((error: unknown) => {
       closeSync(file.file);
       throw error;
     });
     // The process that held the lock may have published this result and removed its log.
     if (typeof log === 'object')
-      return new OutputLock(target, claimant, file, { sealed: watched.end(), ...log.metadata });
-    if (log === 'busy') watched.watch(file);
+      return new OutputLock(target, claimant, file, { sealed: watchedLog.end(), ...log.metadata });
+    if (log === 'busy') watchedLog.watch(file);
     else closeSync(file.file);
     if (log === 'busy') return log;
   }

@@ -184,8 +184,8 @@ export async function withBudget<D extends FlowDeps>(
   amount: string | undefined,
   raiseCommand?: string[],
 ): Promise<D> {
-  const standing = await deps.allowances();
-  if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standing) };
+  const standingAllowances = await deps.allowances();
+  if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standingAllowances) };
   const limit = { amount: parseAmount(amount) };
   const budget = await deps.openBudget(kind, name);
   let costOutside: Promise<Decimal> | undefined;
@@ -200,7 +200,7 @@ export async function withBudget<D extends FlowDeps>(
           raiseCommand,
           costOutside: () => (costOutside ??= costOutsideBudget(name, deps)),
         };
-  return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
+  return { ...deps, allowances: () => Promise.resolve([...standingAllowances, allowance]) };
 }
 
 /** The budgets that a job was charged to, according to its events. */

@@ -191,14 +191,14 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
   return async (holder) => {
     const text = holderText(holder);
     while (!known.has(holder.job)) {
-      const there = readHolder((await to.claim(name, text)) ?? text);
-      if (there === undefined) return;
+      const targetHolder = readHolder((await to.claim(name, text)) ?? text);
+      if (targetHolder === undefined) return;
       // A search ends at a job that was never created. Forbid the creation of that job, so that searches reach the jobs
       // after it.
-      if (there.job !== holder.job && (await to.claimState(there.job)) === 'unmade')
-        await to.forbid(there.job);
-      known.add(there.job);
-      name = names.after(there.job);
+      if (targetHolder.job !== holder.job && (await to.claimState(targetHolder.job)) === 'unmade')
+        await to.forbid(targetHolder.job);
+      known.add(targetHolder.job);
+      name = names.after(targetHolder.job);
     }
   };
 }

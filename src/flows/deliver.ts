@@ -130,7 +130,7 @@ async function waitAndSave(
   const watchOptions: WatchOptions = {
     deadline,
     intervalMs: deps.pollIntervalMs,
-    atOnce: isResumed,
+    isImmediate: isResumed,
     onUpdate,
   };
   if (target !== undefined) {

@@ -134,8 +134,8 @@ async function uploadResults(
       continue;
     }
     const files = filesOfSample(latest, latest.files, index + 1, Math.max(count, requested));
-    const kept = await firstIntact(files.filter((file) => dirname(file.path) === deps.uploadFolder));
-    objects.push(kept && (await upload(latest, kept, objectUrl, options, deps)));
+    const uploadedFile = await firstIntact(files.filter((file) => dirname(file.path) === deps.uploadFolder));
+    objects.push(uploadedFile && (await upload(latest, uploadedFile, objectUrl, options, deps)));
   }
   return objects;
 }

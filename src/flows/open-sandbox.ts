@@ -19,8 +19,8 @@ export async function openSandbox(
     const paceMs = sandboxPaceMs.value;
     return startSandbox({ stateDir, paceMs, limits: limitsOf(settings), redact, unref: true });
   }
-  const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
-  return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
+  const { defaultKey } = await import('../sandbox/auth.ts');
+  return { url, key: defaultKey, close: () => Promise.resolve() };
 }
 
 /** Returns the sandbox account's limits. Flags take precedence over settings. */

@@ -92,11 +92,11 @@ export const parts = 96;
 export function loudness(samples: Int16Array | Float32Array, floor: number): string {
   const length = Math.max(1, Math.floor(samples.length / parts));
   const loudest = Array.from({ length: parts }, (_, part) => {
-    let most = 0;
+    let peak = 0;
     for (const sample of samples.subarray(part * length, (part + 1) * length))
-      most = Math.max(most, Math.abs(sample));
-    return most;
+      peak = Math.max(peak, Math.abs(sample));
+    return peak;
   });
-  const most = Math.max(...loudest, floor);
-  return loudest.map((value) => Math.round((9 * value) / most)).join('');
+  const maxPeak = Math.max(...loudest, floor);
+  return loudest.map((value) => Math.round((9 * value) / maxPeak)).join('');
 }

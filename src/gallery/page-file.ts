@@ -10,10 +10,10 @@ import type { Job, JobFile } from '../job.ts';
 import type { GalleryData } from './data.ts';
 
 /** Returns the page's absolute path. `given` is a folder, or a file whose name ends in `.html`. */
-export function pagePath(given: string): string {
-  return extname(given).toLowerCase() === '.html' && !/[\\/]$/.test(given)
-    ? resolve(given)
-    : resolve(given, 'index.html');
+export function pagePath(path: string): string {
+  return extname(path).toLowerCase() === '.html' && !/[\\/]$/.test(path)
+    ? resolve(path)
+    : resolve(path, 'index.html');
 }
 
 /**

@@ -114,8 +114,8 @@ function withoutEmpty(value: Json): Json | undefined {
   }
   if (!isObject(value)) return value;
   const members = Object.entries(value).map(([name, each]) => [name, withoutEmpty(each ?? null)] as const);
-  const kept = members.filter(([, each]) => each !== undefined);
-  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+  const definedMembers = members.filter(([, each]) => each !== undefined);
+  return definedMembers.length === 0 ? undefined : Object.fromEntries(definedMembers);
 }
 
 const speechParams = new Set(['text', 'speaker', 'audio_params']);

@@ -62,12 +62,12 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
   checkNoSecret('--output', order.goal.output, deps.redact);
   let lookCount = 0;
   let deliveredBefore: LookupResult['deliveredBefore'];
-  const alive = new Set<string>();
+  const aliveOwners = new Set<string>();
   for (;;) {
-    const lookup = await findEarlier(order, deps, alive, deliveredBefore);
+    const lookup = await findEarlier(order, deps, aliveOwners, deliveredBefore);
     deliveredBefore ??= lookup.deliveredBefore;
     if (lookup.uncertain !== undefined) {
-      await waitForRenewal(lookup.uncertain, alive, order.deadline, deps);
+      await waitForRenewal(lookup.uncertain, aliveOwners, order.deadline, deps);
       continue;
     }
     if (lookup.doubt !== undefined) {
@@ -88,7 +88,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
         await order.beforeSending?.();
       } catch (error) {
         // The output may exist because another process has just saved the result there.
-        const { job } = await findEarlier(order, deps, alive, deliveredBefore);
+        const { job } = await findEarlier(order, deps, aliveOwners, deliveredBefore);
         if (needsOutput(job, order)) throw error;
         continue;
       }
@@ -167,13 +167,13 @@ function secondTakeNote(job: Job): string {
  * the same file, or delivered to that file after the command began.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key belongs
  * to a different request.
- * @param alive leases on other machines that were renewed in the meantime
+ * @param aliveOwners leases on other machines that were renewed in the meantime
  * @param deliveredBefore the jobs that had been delivered to the output when the command began; determined if absent
  */
 export async function findEarlier(
   order: Submission,
   deps: Deps,
-  alive: ReadonlySet<string> = new Set(),
+  aliveOwners: ReadonlySet<string> = new Set(),
   deliveredBefore?: LookupResult['deliveredBefore'],
 ): Promise<LookupResult> {
   const keyLookup = order.key === undefined ? undefined : await findByKey(order.key, order, deps);
@@ -195,7 +195,9 @@ export async function findEarlier(
       isSameVariant && order.key === undefined && isDelivered(job) && !deliveredBefore.has(job.id);
     if (!order.fresh && (isNew || continuesWith(job, order, isNewest)))
       return { job, newClaim, deliveredBefore };
-    const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
+    const uncertain = order.fresh
+      ? undefined
+      : await uncertainRuns(job, order, isNewest, aliveOwners, deps.ledger);
     if (uncertain !== undefined) return { uncertain, newClaim, deliveredBefore };
     const isPaid = isSameVariant && (job.handle !== undefined || isRunning(job));
     if (isPaid || (order.fresh && shownState(job) === 'unknown')) secondTakeOf ??= job;

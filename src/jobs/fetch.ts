@@ -142,14 +142,14 @@ async function fetchTo(
   });
   let files: JobFile[];
   try {
-    const watched = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
+    const watchedJob = await watch(job, protocol, deps, { ...options, openSink: inline.openSink });
     // If two processes fetch one job, the second waits and then finds the file.
     await lock({ path, index: 0 });
-    const latest = (await deps.ledger.read(job.id)) ?? watched.job;
+    const latest = (await deps.ledger.read(job.id)) ?? watchedJob.job;
     const savedByOther = await findSavedFiles(latest, protocol, target);
     files =
       savedByOther ??
-      (await saveAll(target, { ...watched, job: latest }, protocol, deps, { ...options, inline, lock }));
+      (await saveAll(target, { ...watchedJob, job: latest }, protocol, deps, { ...options, inline, lock }));
   } finally {
     for (const outputLock of locks.values()) await bestEffort(deps, () => outputLock.release());
   }
@@ -165,12 +165,12 @@ async function withoutLeftovers(files: JobFile[], job: Job, deps: JobDeps): Prom
 
 async function saveAll(
   target: FileTarget,
-  watched: WatchedJob,
+  watchedJob: WatchedJob,
   protocol: Protocol,
   deps: JobDeps,
   options: Parameters<typeof saveResult>[4] & Pick<FetchOptions, 'savedFiles'>,
 ): Promise<JobFile[]> {
-  const { observation, job } = watched;
+  const { observation, job } = watchedJob;
   const requested = requestedCount(job, protocol);
   // A later response may list fewer results than the first one. The missing results were paid for too.
   const count = Math.max(observation.results.length, job.record.results ?? 0);
@@ -184,7 +184,7 @@ async function saveAll(
     if (options.savedFiles?.[index] !== undefined) continue;
     try {
       const place = { index, path, sample: isNumbered ? index + 1 : undefined };
-      files.push(await saveResult(watched, place, protocol, deps, options));
+      files.push(await saveResult(watchedJob, place, protocol, deps, options));
     } catch (error) {
       if (!isLoss(error)) throw error;
       if (losses.push(error) > 1) deps.note(error.message);

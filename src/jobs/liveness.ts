@@ -131,13 +131,13 @@ export async function withReadReply(
 /**
  * Returns the processes on other machines that must be dead for the command to continue with a job, and whose leases
  * have not ended. Undefined if there are none, or if one is known to be alive.
- * @param alive leases that are known to have been renewed
+ * @param aliveOwners leases that are known to have been renewed
  */
 export async function uncertainRuns(
   job: Job,
   order: OrderMatch,
   isNewest: boolean,
-  alive: ReadonlySet<string>,
+  aliveOwners: ReadonlySet<string>,
   ledger: Ledger,
 ): Promise<UncertainRuns | undefined> {
   const { sender, lifeOf } = job.record;
@@ -151,7 +151,7 @@ export async function uncertainRuns(
   if (sender !== undefined && lifeOf(sender) === 'alive') runningOwners.push(sender);
   const owners = [...new Map(runningOwners.map((owner) => [owner.lease, owner])).values()];
   for (const owner of owners) {
-    const isAlive = owner.lease === undefined || alive.has(owner.lease);
+    const isAlive = owner.lease === undefined || aliveOwners.has(owner.lease);
     if (isAlive || (await ledger.uncertainLease(owner)) === undefined) return undefined;
   }
   return owners.length > 0 ? { job, owners } : undefined;
@@ -164,7 +164,7 @@ export async function uncertainRuns(
  */
 export async function waitForRenewal(
   { job, owners }: UncertainRuns,
-  alive: Set<string>,
+  aliveOwners: Set<string>,
   deadline: Deadline,
   deps: JobDeps,
 ): Promise<void> {
@@ -182,7 +182,7 @@ export async function waitForRenewal(
         throw interruptedError(signals.soft, job, 'no');
       });
       lease = await ledger.uncertainLease(owner);
-      if (lease !== undefined && lease.until !== first.until) alive.add(owner.lease ?? '');
+      if (lease !== undefined && lease.until !== first.until) aliveOwners.add(owner.lease ?? '');
     }
   }
 }

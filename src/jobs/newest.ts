@@ -37,19 +37,19 @@ export async function newestJobs(
 const maxAtOnce = 200;
 
 /**
- * Yields the jobs that match a filter, newest first, each with the number of older ids. Reads `atOnce` records at a
+ * Yields the jobs that match a filter, newest first, each with the number of older ids. Reads `maxReads` records at a
  * time.
  */
 export async function* matchingJobs(
   ledger: Ledger,
   options: JobFilter,
-  atOnce = maxAtOnce,
+  maxReads = maxAtOnce,
 ): AsyncGenerator<{ job: Job; older: number }> {
   const { since, state } = options;
   const ids = await ledger.listed({ excludeSucceeded: state?.includes('succeeded') === false });
   const candidateCount = since === undefined ? ids.length : countSince(ids, since);
-  for (let start = 0; start < candidateCount; start += atOnce) {
-    const batch = ids.slice(start, Math.min(candidateCount, start + atOnce));
+  for (let start = 0; start < candidateCount; start += maxReads) {
+    const batch = ids.slice(start, Math.min(candidateCount, start + maxReads));
     const jobs = await Promise.all(batch.map((id) => ledger.read(id)));
     for (const [index, job] of jobs.entries())
       if (job !== undefined && matchesFilter(job, options))

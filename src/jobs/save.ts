@@ -60,24 +60,24 @@ const minVideoBytes = 8;
  * trusted, 8 not ready at the deadline.
  */
 export async function saveResult(
-  watched: WatchedJob,
+  watchedJob: WatchedJob,
   place: Place,
   protocol: Protocol,
   deps: JobDeps,
   options: ResultOptions,
 ): Promise<JobFile> {
-  const { job } = watched;
+  const { job } = watchedJob;
   const intact = await intactFile(job, place, options.force);
   if (intact !== undefined) return intact;
-  const result = watched.observation.results[place.index] ?? { sources: [] };
-  if (result.sources.length === 0) throw noSourceError(watched, place.index);
+  const result = watchedJob.observation.results[place.index] ?? { sources: [] };
+  if (result.sources.length === 0) throw noSourceError(watchedJob, place.index);
   const output = await options.lock(place);
   const { file: part, mime = result.mime } = await obtainResult(result.sources, place, {
     job,
     protocol,
     deps,
     options,
-    watched,
+    watchedJob,
     output,
   });
   const receipt = receiptOf(part.path, job, protocol);
@@ -125,7 +125,7 @@ interface Work {
   protocol: Protocol;
   deps: JobDeps;
   options: ResultOptions;
-  watched: WatchedJob;
+  watchedJob: WatchedJob;
   output: OutputLock;
 }
 
@@ -181,13 +181,13 @@ async function trySources(sources: readonly Source[], canRefresh: boolean, work:
   );
 }
 
-function inlineFile(index: number, { job, watched, options }: Work): Outcome {
+function inlineFile(index: number, { job, watchedJob, options }: Work): Outcome {
   const file = options.inline.file(index);
   const broken = (reason: string): Outcome => ({
     kind: 'broken',
     error: corruptError(job, `the video inside the response is ${reason}`),
   });
-  const fault = watched.spooled[index]?.fault;
+  const fault = watchedJob.spooled[index]?.fault;
   if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);
   if (file.bytes === 0) return broken('empty');
   const kind = kindOf(file.path);

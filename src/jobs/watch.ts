@@ -29,7 +29,7 @@ export interface WatchOptions {
   /** Minimum delay between two polls, in ms. Delays grow to twice this value. */
   intervalMs: number;
   /** Whether to poll immediately. Otherwise, the first poll follows after one interval. */
-  atOnce: boolean;
+  isImmediate: boolean;
   onUpdate?: (job: Job) => void;
   openSink?: OpenSink;
 }
@@ -62,9 +62,9 @@ export async function watch(
   const isNew = (): boolean =>
     current.state !== 'succeeded' &&
     deps.clock.monotonic() - startedAt <= notFoundGraceMs &&
-    (!options.atOnce || isTooNew(current, deps.clock.now()));
+    (!options.isImmediate || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);
-  if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
+  if (!options.isImmediate) await pause(deps, current, options, options.intervalMs);
   for (let polls = 0; ; polls += 1) {
     const result = await poll(current, protocol, deps, options);
     current = result.job;

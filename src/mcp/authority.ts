@@ -38,10 +38,10 @@ export class Authority {
     if (amount === undefined && !hasBudgetName)
       return [{ name: 'mgw mcp', label: "this server's budget", budget: emptyBudget }];
     // The profile's standing budget is a limit, not a grant.
-    const standing = await this.#session.allowances();
-    if (amount === undefined) return standing;
+    const standingAllowances = await this.#session.allowances();
+    if (amount === undefined) return standingAllowances;
     const budget = await this.#openServerBudget(amount);
-    return [...standing, { name: 'mgw mcp', label: "this server's budget", budget }];
+    return [...standingAllowances, { name: 'mgw mcp', label: "this server's budget", budget }];
   }
 
   /**

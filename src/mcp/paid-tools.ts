@@ -52,7 +52,7 @@ export const paidTools = [
     description: `Submits one video and returns as soon as the gateway has accepted it. This costs money. ${sameKey} The models tool lists the models and their protocols. Each argument's description begins with the protocols that accept it. Then call wait, then fetch.`,
     effect: 'pay',
     fields: () => ({ key: keyField(), ...videoFields() }),
-    run: async (...asked) => (await import('./videos.ts')).runSubmitVideo(...asked),
+    run: async (...args) => (await import('./videos.ts')).runSubmitVideo(...args),
   }),
   tool({
     name: 'price',
@@ -61,7 +61,7 @@ export const paidTools = [
       'Returns the maximum cost of a video (with the arguments of submit_video except key) or of speech (with text), and the amount left in each budget. Nothing is sent.',
     effect: 'look',
     fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text to speak')) }),
-    run: async (...asked) => (await import('./videos.ts')).runPrice(...asked),
+    run: async (...args) => (await import('./videos.ts')).runPrice(...args),
   }),
   tool({
     name: 'speak',
@@ -80,13 +80,13 @@ export const paidTools = [
         .string()
         .describe("path of the file in the server's folder, such as out.mp3; .mp3, .wav, .pcm or .ogg"),
     }),
-    run: async (given, call, tools) => {
+    run: async (args, call, tools) => {
       const { speak } = await import('../flows/speak.ts');
       const { numberedPath } = await import('../jobs/output.ts');
       const { composeSpeech } = await import('../speech/compose.ts');
       const { speechModel } = await import('../speech/wire.ts');
       const { pay } = await import('./paying.ts');
-      const { key, text, output, speaker, format, 'sample-rate': sampleRate } = given;
+      const { key, text, output, speaker, format, 'sample-rate': sampleRate } = args;
       const { session, root } = tools;
       if (/[\\/]$/.test(output))
         throw usageError(
@@ -96,7 +96,7 @@ export const paidTools = [
       const path = await root.file(numberedPath(output, 0, 1), 'output');
       const settings = await session.settings();
       const speech = composeSpeech(text, path, { speaker, format, sampleRate }, settings);
-      const wanted = {
+      const submission = {
         output: path,
         force: false,
         sidecar: false,
@@ -108,10 +108,11 @@ export const paidTools = [
       const request: PaymentRequest = {
         tool: 'speak',
         key,
-        args: { ...given },
-        absoluteArgs: { ...given, output: path },
+        args: { ...args },
+        absoluteArgs: { ...args, output: path },
         order: { protocol: 'tts', model: speechModel, body: speech.body },
-        flow: (deps) => speak(speech, wanted, { ...deps, onFailedRun: (record) => call.onAnswered(record) }),
+        flow: (deps) =>
+          speak(speech, submission, { ...deps, onFailedRun: (record) => call.onAnswered(record) }),
         next: () => null,
       };
       return pay(request, call, tools);

@@ -38,7 +38,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   isLocal?: true;
   /** Returns the tool's arguments. Called on first use, so that a server answers `initialize` sooner. */
   fields: () => Fields;
-  run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
+  run(args: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
 }
 
 /** The sentence that the descriptions of all paying tools contain. */
@@ -165,7 +165,7 @@ export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
 /** Opens and checks batches with the same code as `mgw batch`. Reads and writes files only below the root folder. */
 export type CheckBatch = (
-  asked: BatchRequest,
+  request: BatchRequest,
   tools: Pick<Tools, 'root' | 'runs' | 'session'>,
   kind: 'plan' | 'status',
 ) => Promise<CheckedBatch>;

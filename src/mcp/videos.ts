@@ -22,11 +22,11 @@ const maxSubmissionMs = 10 * 60_000;
 
 /** Implements the `submit_video` tool. */
 export async function runSubmitVideo(
-  { key, ...given }: Arguments & { key: string },
+  { key, ...args }: Arguments & { key: string },
   call: Call,
   tools: Tools,
 ): Promise<ToolOutcome> {
-  const { video, query } = await composeFromArguments(call, tools, given);
+  const { video, query } = await composeFromArguments(call, tools, args);
   const submission = {
     ask: 'accept',
     force: false,
@@ -39,8 +39,8 @@ export async function runSubmitVideo(
   const request: PaymentRequest = {
     tool: 'submit_video',
     key,
-    args: { key, ...given },
-    absoluteArgs: { key, ...withAbsolutePaths(given, video.protocol, tools) },
+    args: { key, ...args },
+    absoluteArgs: { key, ...withAbsolutePaths(args, video.protocol, tools) },
     order: query,
     flow: (deps) => submitVideo(video, submission, deps),
     next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
@@ -49,19 +49,15 @@ export async function runSubmitVideo(
 }
 
 /** Implements the `price` tool. */
-export async function runPrice(
-  { text, ...given }: Arguments,
-  call: Call,
-  tools: Tools,
-): Promise<ToolOutcome> {
+export async function runPrice({ text, ...args }: Arguments, call: Call, tools: Tools): Promise<ToolOutcome> {
   const settings = await tools.session.settings();
   let query: PriceQuery;
   if (typeof text === 'string') {
-    if (Object.keys(given).length > 0)
+    if (Object.keys(args).length > 0)
       throw usageError('text cannot be combined with the arguments of submit_video.');
     query = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    const { video, query: videoQuery } = await composeFromArguments(call, tools, given);
+    const { video, query: videoQuery } = await composeFromArguments(call, tools, args);
     if (video.fault !== undefined) throw video.fault;
     query = videoQuery;
   }
@@ -74,12 +70,12 @@ export async function runPrice(
 async function composeFromArguments(
   call: Call,
   tools: Tools,
-  { protocol: named, ...given }: Arguments,
+  { protocol: named, ...args }: Arguments,
 ): Promise<{ video: ComposedVideo; query: PriceQuery }> {
   const listing = oneListing(tools.session);
-  const protocol = await chooseProtocol(tools, listing, named, given['model']);
+  const protocol = await chooseProtocol(tools, listing, named, args['model']);
   const flags: Record<string, FlagValue> = {};
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(args)) {
     if (value === undefined) continue;
     const flag = protocol.flags.find((each) => longName(each) === name);
     if (flag === undefined)
@@ -95,12 +91,12 @@ async function composeFromArguments(
   return { video, query: { protocol: video.protocol.name, model: video.protocol.modelOf(body), body } };
 }
 
-function withAbsolutePaths(given: Arguments, { flags }: Protocol, { root }: Tools): Arguments {
+function withAbsolutePaths(args: Arguments, { flags }: Protocol, { root }: Tools): Arguments {
   const absolute = (value: unknown): unknown =>
     typeof value === 'string' && isLocalPath(value) ? resolve(root.path, value) : value;
   const isFile = (name: string): boolean =>
     flags.some((flag) => longName(flag) === name && (flag.isAsset === true || flag.kind === 'file'));
-  const entries = Object.entries(given).map(([name, value]) => {
+  const entries = Object.entries(args).map(([name, value]) => {
     if (!isFile(name)) return [name, value] as const;
     return [name, Array.isArray(value) ? value.map(absolute) : absolute(value)] as const;
   });

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
-import { MODELS } from './models.ts';
+import { allModels } from './models.ts';
 import { listFolder, readWhole, writeWhole } from './state.ts';
 
 /** The key that every sandbox issues, in addition to the keys that the user specifies. */
-export const DEFAULT_KEY = 'sandbox-key';
+export const defaultKey = 'sandbox-key';
 
 /** A request's sender: the hash of the key, and the models that the key may use. */
 export interface Caller {
@@ -17,7 +17,7 @@ export interface Caller {
 export type AuthScheme = 'bearer' | 'x-api-key' | 'none';
 
 /** Returns the hash that replaces a key in bills and tasks, so that the key itself is stored in only one place. */
-export function keyHash(key: string): string {
+function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 32);
 }
 
@@ -32,8 +32,8 @@ export class KeySyntaxError extends Error {
  * KeySyntaxError before any key is recorded.
  */
 export function issueKeys(stateDir: string, keys: readonly string[]): void {
-  const issued = new Map([DEFAULT_KEY, ...keys].map(parseKey));
-  for (const [key, models] of issued) {
+  const modelsByKey = new Map([defaultKey, ...keys].map(parseKey));
+  for (const [key, models] of modelsByKey) {
     const text = [key, ...models].join('\n');
     const path = join(stateDir, 'keys', keyHash(key));
     if (readWhole(path) !== text) writeWhole(path, text);
@@ -41,14 +41,14 @@ export function issueKeys(stateDir: string, keys: readonly string[]): void {
 }
 
 function parseKey(text: string): [key: string, models: string[]] {
-  const mark = text.indexOf('=');
-  const [key, list] = mark < 0 ? [text, ''] : [text.slice(0, mark), text.slice(mark + 1)];
+  const separator = text.indexOf('=');
+  const [key, list] = separator < 0 ? [text, ''] : [text.slice(0, separator), text.slice(separator + 1)];
   if (!/^[\x21-\x7e]+$/.test(key)) throw new KeySyntaxError('A key must be one word of ASCII characters.');
   const models = list.split(',').filter((model) => model !== '');
-  const known = MODELS.map(({ id }) => id);
-  const unknown = models.find((model) => !known.includes(model));
+  const knownIds = allModels.map(({ id }) => id);
+  const unknown = models.find((model) => !knownIds.includes(model));
   if (unknown !== undefined)
-    throw new KeySyntaxError(`There is no model ${unknown}; available: ${known.join(', ')}`);
+    throw new KeySyntaxError(`There is no model ${unknown}; available: ${knownIds.join(', ')}`);
   return [key, models];
 }
 
@@ -65,19 +65,19 @@ export function authenticate(
   const key = sentKey(scheme, headers);
   if (key === undefined) return undefined;
   const hash = keyHash(key);
-  const [issued, ...models] = readWhole(join(stateDir, 'keys', hash))?.split('\n') ?? [];
-  if (issued !== key) return undefined;
+  const [issuedKey, ...models] = readWhole(join(stateDir, 'keys', hash))?.split('\n') ?? [];
+  if (issuedKey !== key) return undefined;
   return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
 /** Whether a header or the query contains an issued key, or a header meant for keys is present. */
 export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
-  if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
+  if (keyHeaders.some((name) => headers[name] !== undefined)) return true;
   const values = [...Object.values(headers).flat(), query].join('\n');
   return issuedKeys(stateDir).some((key) => values.includes(key));
 }
 
-const KEY_HEADERS = ['authorization', 'proxy-authorization', 'x-api-key', 'x-goog-api-key'];
+const keyHeaders = ['authorization', 'proxy-authorization', 'x-api-key', 'x-goog-api-key'];
 
 function sentKey(scheme: AuthScheme, headers: IncomingHttpHeaders): string | undefined {
   if (scheme === 'x-api-key') return [headers['x-api-key']].flat()[0];

@@ -5,8 +5,6 @@ import { appendRecords, isObject, readRecords, readRecordsFrom } from './state.t
 import { statSync } from 'node:fs';
 import { limitExceeded, type Call, type ExceededLimit, type Limits, RefusedCall } from './exchange.ts';
 
-export { reset } from './state.ts';
-
 /** A charge on the bill. */
 export interface BillLine {
   /** The id of the task, or of the call if there is no task (speech, Responses). */
@@ -41,7 +39,7 @@ export interface BillLine {
 }
 
 /** A record in the bill's file. */
-export type BillEntry =
+type BillEntry =
   | { kind: 'charge'; line: BillLine }
   /** The charge was refunded at `at`, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
@@ -49,13 +47,13 @@ export type BillEntry =
   | { kind: 'void'; task: string };
 
 /** Whether a record in the bill's file is a valid entry. */
-export function isBillEntry(value: unknown): value is BillEntry {
+function isBillEntry(value: unknown): value is BillEntry {
   if (!isObject(value)) return false;
   return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
 }
 
 /** Returns the path of a state directory's bill. */
-export function billPath(stateDir: string): string {
+function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
 
@@ -67,8 +65,8 @@ export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
 }
 
 /** Appends the bill from another state directory that is about to be removed. */
-export function importBill(stateDir: string, other: string): void {
-  const entries = readRecords(billPath(other), isBillEntry);
+export function importBill(stateDir: string, otherDir: string): void {
+  const entries = readRecords(billPath(otherDir), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
@@ -79,13 +77,13 @@ export function readBill(stateDir: string, now: number = Date.now()): BillLine[]
 
 /** Returns the charges among a bill's entries, with the refunds up to `now`. */
 export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] {
-  const refunded = new Set(
+  const refundedTasks = new Set(
     entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : [])),
   );
-  const voided = new Set(entries.flatMap((entry) => (entry.kind === 'void' ? [entry.task] : [])));
+  const voidedTasks = new Set(entries.flatMap((entry) => (entry.kind === 'void' ? [entry.task] : [])));
   return entries.flatMap((entry) => {
-    if (entry.kind !== 'charge' || voided.has(entry.line.task)) return [];
-    return [refunded.has(entry.line.task) ? { ...entry.line, refunded: true as const } : entry.line];
+    if (entry.kind !== 'charge' || voidedTasks.has(entry.line.task)) return [];
+    return [refundedTasks.has(entry.line.task) ? { ...entry.line, refunded: true as const } : entry.line];
   });
 }
 
@@ -97,7 +95,10 @@ export function totalOf(lines: readonly BillLine[]): number {
 /** Returns a hash that is equal for JSON values that differ only in the order of their members. */
 export function fingerprint(value: unknown): string {
   // Ignores an uploaded asset's address and signature, which change from run to run.
-  const text = JSON.stringify(sorted(value)).replace(/"https?:[^"]*?(\/s3\/[^"?]+)\?X-Amz-[^"]*/g, '"$1');
+  const text = JSON.stringify(sortMembers(value)).replace(
+    /"https?:[^"]*?(\/s3\/[^"?]+)\?X-Amz-[^"]*/g,
+    '"$1',
+  );
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
@@ -106,15 +107,15 @@ export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }
 
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+function sortMembers(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortMembers);
   if (typeof value !== 'object' || value === null) return value;
-  const members = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
-  return Object.fromEntries(members.map(([name, member]) => [name, sorted(member)]));
+  const members = Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
+  return Object.fromEntries(members.map(([name, member]) => [name, sortMembers(member)]));
 }
 
 /** A paid request: its `body`, and the prompt, text or input in that body. */
-interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
+interface PaidRequest extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
   body: unknown;
   text: string;
 }
@@ -124,14 +125,14 @@ interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
  * the task will fail.
  * @throws RefusedCall, and charges nothing, if the charge exceeds one of the account's limits
  */
-export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {
+export function chargeFor(call: Call, { body, text, ...line }: PaidRequest, refundAt?: number): void {
   const { gateway, key, requestId } = call;
   const hashes = { fingerprint: fingerprint({ model: line.model, body }), ...subjectOf(text) };
-  const exceeded = chargeWithin(gateway.stateDir, gateway.limits, { ...line, ...hashes, key }, refundAt);
-  if (exceeded !== undefined) throw new RefusedCall(limitExceeded(line.area, exceeded, requestId));
+  const exceededLimit = chargeWithin(gateway.stateDir, gateway.limits, { ...line, ...hashes, key }, refundAt);
+  if (exceededLimit !== undefined) throw new RefusedCall(limitExceeded(line.area, exceededLimit, requestId));
 }
 
-const MINUTE_MS = 60_000;
+const minuteMs = 60_000;
 
 /**
  * Makes a charge. If the charge exceeds a limit, voids the charge and returns the limit. `refundAt` is as in
@@ -148,44 +149,49 @@ function chargeWithin(
   const refund: BillEntry[] = refundAt === undefined ? [] : [{ kind: 'refund', task, at: refundAt }];
   appendToBill(stateDir, { kind: 'charge', line }, ...refund);
   if (Object.values(limits).every((limit) => limit === undefined)) return undefined;
-  const exceeded = exceededBy(line, linesBefore(stateDir, line), limits);
-  if (exceeded !== undefined) appendToBill(stateDir, { kind: 'void', task });
-  return exceeded;
+  const exceededLimit = findExceededLimit(line, linesBefore(stateDir, line), limits);
+  if (exceededLimit !== undefined) appendToBill(stateDir, { kind: 'void', task });
+  return exceededLimit;
 }
 
-function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits): ExceededLimit | undefined {
+function findExceededLimit(
+  line: BillLine,
+  earlierLines: readonly BillLine[],
+  limits: Limits,
+): ExceededLimit | undefined {
   const { balance = Infinity, concurrency = Infinity, perMinute = Infinity } = limits;
-  const recent = before.filter(({ at }) => at > line.at - MINUTE_MS);
-  const oldest = recent.at(-perMinute);
-  if (recent.length >= perMinute && oldest !== undefined) {
-    return { limit: 'rate', retryAfter: Math.max(1, Math.ceil((oldest.at + MINUTE_MS - line.at) / 1000)) };
+  const recentLines = earlierLines.filter(({ at }) => at > line.at - minuteMs);
+  const oldestLine = recentLines.at(-perMinute);
+  if (recentLines.length >= perMinute && oldestLine !== undefined) {
+    return { limit: 'rate', retryAfter: Math.max(1, Math.ceil((oldestLine.at + minuteMs - line.at) / 1000)) };
   }
-  const isUnderWay = ({ endsAt }: BillLine): boolean => endsAt === null || (endsAt ?? 0) > line.at;
-  if (isUnderWay(line) && before.filter(isUnderWay).length >= concurrency) return { limit: 'concurrency' };
-  return sumOf([totalOf(before), line.amount]) > balance ? { limit: 'balance' } : undefined;
+  const isInProgress = ({ endsAt }: BillLine): boolean => endsAt === null || (endsAt ?? 0) > line.at;
+  if (isInProgress(line) && earlierLines.filter(isInProgress).length >= concurrency)
+    return { limit: 'concurrency' };
+  return sumOf([totalOf(earlierLines), line.amount]) > balance ? { limit: 'balance' } : undefined;
 }
 
 /** Returns the charges before a line of the bill, with the refunds up to that line's time. */
 function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
   const entries = entriesOf(stateDir);
-  const own = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
+  const ownIndex = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
   // Refunds and voided charges are included even if their entries follow the line.
   return linesOf(
-    entries.filter((entry, index) => index < own || entry.kind !== 'charge'),
+    entries.filter((entry, index) => index < ownIndex || entry.kind !== 'charge'),
     at,
   );
 }
 
-const read = new Map<string, { inode: number; end: number; entries: BillEntry[] }>();
+const billCache = new Map<string, { inode: number; end: number; entries: BillEntry[] }>();
 
 /** Returns the bill's entries. Reads only the new entries if the file has grown. */
 function entriesOf(stateDir: string): BillEntry[] {
   const path = billPath(stateDir);
   const { ino: inode, size } = statSync(path);
-  const known = read.get(path);
-  const start = known?.inode === inode && known.end <= size ? known : { end: 0, entries: [] };
+  const cached = billCache.get(path);
+  const start = cached?.inode === inode && cached.end <= size ? cached : { end: 0, entries: [] };
   const { records, end } = readRecordsFrom(path, start.end, isBillEntry);
   const entries = [...start.entries, ...records];
-  read.set(path, { inode, end, entries });
+  billCache.set(path, { inode, end, entries });
   return entries;
 }

@@ -5,10 +5,10 @@ import { gatewayError, type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
 /** The maximum size of a request body, in bytes: enough for a 20 MB image in Base64 and the other fields. */
-export const LARGEST_BODY = 32 * 1024 * 1024;
+export const maxBodyBytes = 32 * 1024 * 1024;
 
 /**
- * Returns a request's body. Rejects with RefusedCall (HTTP 413) as soon as the body exceeds LARGEST_BODY. The rest is
+ * Returns a request's body. Rejects with RefusedCall (HTTP 413) as soon as the body exceeds maxBodyBytes. The rest is
  * then read and discarded, because a client that is still writing would not read the response.
  */
 export function readBody(message: IncomingMessage): Promise<Buffer> {
@@ -17,12 +17,12 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const refuse = (): void => {
       pieces = [];
-      reject(tooLarge());
+      reject(tooLargeError());
     };
-    if (Number(message.headers['content-length'] ?? 0) > LARGEST_BODY) refuse();
+    if (Number(message.headers['content-length'] ?? 0) > maxBodyBytes) refuse();
     message.on('data', (piece: Buffer) => {
       length += piece.length;
-      if (length > LARGEST_BODY) refuse();
+      if (length > maxBodyBytes) refuse();
       else pieces.push(piece);
     });
     message.on('end', () => resolve(Buffer.concat(pieces)));
@@ -46,7 +46,7 @@ export function parseBounded(text: string): unknown {
   return isShallow(value) ? value : undefined;
 }
 
-const DEEPEST = 100;
+const maxDepth = 100;
 
 /**
  * Whether a value is nested no deeper than allowed. Checks level by level, because recursion over deeply nested JSON
@@ -55,7 +55,7 @@ const DEEPEST = 100;
 function isShallow(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
-    if (depth > DEEPEST) return false;
+    if (depth > maxDepth) return false;
     level = level.flatMap((item) =>
       typeof item === 'object' && item !== null ? (Object.values(item) as unknown[]) : [],
     );
@@ -70,8 +70,8 @@ export function declaresJson(call: Call): boolean {
 
 // Returns the refusal of a body that is too large. Leaves the connection open, because closing it while the client is
 // writing would reset the connection and lose the response.
-function tooLarge(): RefusedCall {
-  const message = `The request body exceeds ${LARGEST_BODY} bytes`;
+function tooLargeError(): RefusedCall {
+  const message = `The request body exceeds ${maxBodyBytes} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });
   return new RefusedCall({ ...reply, headers: { ...reply.headers, Connection: 'keep-alive' } });
 }
@@ -89,9 +89,9 @@ export function isUnreachable(url: string): boolean {
   const isName = !isIPv4(hostname) && !hostname.startsWith('[');
   if (isName)
     return !hostname.includes('.') || /\.(localhost|local|internal|test|invalid)\.?$/.test(hostname);
-  return isIPv4(hostname) ? PRIVATE_V4.test(hostname) : PRIVATE_V6.test(hostname);
+  return isIPv4(hostname) ? privateIpv4.test(hostname) : privateIpv6.test(hostname);
 }
 
-const PRIVATE_V4 =
+const privateIpv4 =
   /^(0|10|127|169\.254|192\.168|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./;
-const PRIVATE_V6 = /^\[(::1?\]|::ffff:|f[cd]|fe[89ab])/;
+const privateIpv6 = /^\[(::1?\]|::ffff:|f[cd]|fe[89ab])/;

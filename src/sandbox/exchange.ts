@@ -39,9 +39,9 @@ export interface Gateway {
    * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault, given its
    * percentage. A declined fault is not counted.
    */
-  take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
+  takeFault: (name: FaultName, canApply?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
-  chance: (call: FaultSubject) => FaultHit | undefined;
+  pickRandomFault: (call: FaultSubject) => FaultHit | undefined;
 }
 
 /** A complete request. The key is '' on routes without authentication. */
@@ -73,7 +73,7 @@ export interface Reply {
   headers: Record<string, string>;
   body: string | Uint8Array | AsyncIterable<Uint8Array>;
   /** Whether the call was refused, even if its HTTP status is a success (Protocol B). */
-  refused?: true;
+  isRefused?: true;
   /** The number of body bytes after which the connection breaks; -1 breaks it before the status line. */
   cutAt?: number;
   /** The number of body bytes after which nothing more is sent, while the connection remains open. */
@@ -84,7 +84,7 @@ export interface Reply {
    * Called once at the end of the response. Receives the number of body bytes that were written to the network, and
    * whether they were the whole body. Not called for a HEAD request.
    */
-  ended?: (bytes: number, whole: boolean) => void;
+  onEnd?: (bytes: number, isWhole: boolean) => void;
 }
 
 /** Thrown to refuse a call. The router sends `reply`. */
@@ -151,7 +151,7 @@ export function operationError(code: number, status: string, message: string): R
 /** Builds a Protocol B error: a business failure with HTTP 200 (specification 2.4, 7). */
 export function actionError(code: string, message: string, requestId: string): Reply {
   const error = { Error: { Code: code, Message: message }, RequestId: requestId };
-  return { ...json(200, { Response: error }), refused: true };
+  return { ...json(200, { Response: error }), isRefused: true };
 }
 
 /** Builds the response to a call that exceeds a limit: HTTP 429, or the area's error for an insufficient balance. */

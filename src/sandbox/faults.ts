@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { claim, listFolder } from './state.ts';
 
 /** A fault that the sandbox can simulate. The help and the documentation list all faults. */
-export interface FaultEntry {
+interface FaultEntry {
   name: string;
   /** The calls that the fault affects, with the protocol in brackets if there is only one: `submit (b)`. */
   on: string;
@@ -17,7 +17,7 @@ export interface FaultEntry {
  * Every fault. `name` strikes each time, `namexN` strikes the first N times, and `name@P%` strikes at P percent of the
  * response (`chaos`: with that probability). The forms can be combined: `download-cutx2@40%`.
  */
-export const FAULTS = [
+export const allFaults = [
   fault('auth-401', 'every call with a key', 'Refuses the key: HTTP 401.'),
   fault('balance-403', 'submit, tts, responses', 'HTTP 403, insufficient balance; nothing is created.'),
   fault('submit-429', 'submit', 'HTTP 429; nothing is created.'),
@@ -109,7 +109,7 @@ function fault<Name extends string>(name: Name, on: string, does: string, percen
 }
 
 /** Whether a fault can affect calls of the given kind (`submit`, `poll`, `list`…) in the given area. */
-export function canStrike({ on }: FaultEntry, kind: string, area: string): boolean {
+export function canAffect({ on }: FaultEntry, kind: string, area: string): boolean {
   const call = kind === 'list' ? 'models' : kind;
   return (
     on.startsWith('every call') || on.split(', ').some((one) => one === call || one === `${call} (${area})`)
@@ -127,8 +127,8 @@ export interface FaultSubject {
   subject: string;
 }
 
-/** The name of a fault in {@link FAULTS}. */
-export type FaultName = (typeof FAULTS)[number]['name'];
+/** The name of a fault in {@link allFaults}. */
+export type FaultName = (typeof allFaults)[number]['name'];
 
 /** One occurrence of a fault. */
 export interface FaultHit {
@@ -140,7 +140,7 @@ export interface FaultHit {
 export interface Fault {
   name: FaultName;
   /** The maximum number of occurrences; Infinity for every time. */
-  times: number;
+  maxHits: number;
   /** The position in the response at which the fault strikes, 0 to 100 percent. */
   percent: number;
   /** The fault as the user wrote it. Its occurrences are counted under this text. */
@@ -152,7 +152,7 @@ export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
 
-const MOST_TIMES = 10_000;
+const maxCount = 10_000;
 
 /**
  * Parses faults: `name`, `namexN` or `name@P%`. A string may contain several, separated by commas.
@@ -171,87 +171,93 @@ export function useFault(
   stateDir: string,
   faults: readonly Fault[],
   name: FaultName,
-  fits: (percent: number) => boolean = () => true,
+  canApply: (percent: number) => boolean = () => true,
 ): FaultHit | undefined {
-  const due = faults.find((fault) => fault.name === name && fits(fault.percent) && strikes(stateDir, fault));
-  return due && { name, percent: due.percent };
+  const isMatch = (fault: Fault): boolean => fault.name === name && canApply(fault.percent);
+  const fault = faults.find((candidate) => isMatch(candidate) && claimHit(stateDir, candidate));
+  return fault && { name, percent: fault.percent };
 }
 
 /** Resets every count, for a new run with an existing state directory. */
-export function forgetFaults(stateDir: string): void {
+export function resetFaultCounts(stateDir: string): void {
   rmSync(join(stateDir, 'faults'), { recursive: true, force: true });
 }
 
 function parseFault(text: string): Fault {
   const match = /^([a-z0-9-]+?)(?:x(\d+))?(?:@(\d+(?:\.\d+)?)%)?(?:x(\d+))?$/.exec(text);
-  const [, name, early, percent, late] = match ?? [];
-  const entry = FAULTS.find((candidate) => candidate.name === name);
-  if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
-  if (early !== undefined && late !== undefined)
+  const [, name, countBeforePercent, percent, countAfterPercent] = match ?? [];
+  const entry = allFaults.find((candidate) => candidate.name === name);
+  if (entry === undefined) throw new FaultSyntaxError(unknownFaultMessage(text, name ?? text));
+  if (countBeforePercent !== undefined && countAfterPercent !== undefined)
     throw new FaultSyntaxError(`A fault accepts only one count: ${text}`);
   if (percent !== undefined && entry.percent === undefined) {
     throw new FaultSyntaxError(`${entry.name} accepts no percentage: ${text}`);
   }
   return {
     name: entry.name,
-    times: timesOf(text, early ?? late),
-    percent: percentOf(text, percent) ?? entry.percent ?? 100,
+    maxHits: parseCount(text, countBeforePercent ?? countAfterPercent),
+    percent: parsePercent(text, percent) ?? entry.percent ?? 100,
     text,
   };
 }
 
-function timesOf(text: string, digits: string | undefined): number {
+function parseCount(text: string, digits: string | undefined): number {
   if (digits === undefined) return Infinity;
-  const times = Number(digits);
-  if (times < 1 || times > MOST_TIMES)
-    throw new FaultSyntaxError(`A count must be from 1 to ${MOST_TIMES}: ${text}`);
-  return times;
+  const maxHits = Number(digits);
+  if (maxHits < 1 || maxHits > maxCount)
+    throw new FaultSyntaxError(`A count must be from 1 to ${maxCount}: ${text}`);
+  return maxHits;
 }
 
-function percentOf(text: string, digits: string | undefined): number | undefined {
+function parsePercent(text: string, digits: string | undefined): number | undefined {
   if (digits === undefined) return undefined;
   const percent = Number(digits);
   if (percent > 100) throw new FaultSyntaxError(`A percentage must be from 0 to 100: ${text}`);
   return percent;
 }
 
-function strikes(stateDir: string, fault: Fault): boolean {
-  if (fault.times === Infinity) return true;
+function claimHit(stateDir: string, fault: Fault): boolean {
+  if (fault.maxHits === Infinity) return true;
   const folder = join(stateDir, 'faults', fault.text);
-  for (let count = listFolder(folder).length + 1; count <= fault.times; count += 1) {
+  for (let count = listFolder(folder).length + 1; count <= fault.maxHits; count += 1) {
     if (claim(join(folder, String(count)))) return true;
   }
   return false;
 }
 
-function unknownFault(text: string, name: string): string {
-  const names = FAULTS.map((fault) => fault.name);
-  const alike = names.filter((known) => name !== '' && known.includes(name.toLowerCase()));
-  const nearest = names.reduce((best, next) => (distance(name, next) < distance(name, best) ? next : best));
-  const meant = alike.length > 0 ? alike.slice(0, 5) : distance(name, nearest) < 5 ? [nearest] : [];
-  const hint = meant.length > 0 ? ` Did you mean ${meant.join(', ')}?` : '';
+function unknownFaultMessage(text: string, name: string): string {
+  const names = allFaults.map((fault) => fault.name);
+  const partialMatches = names.filter((known) => name !== '' && known.includes(name.toLowerCase()));
+  const nearestName = names.reduce((best, next) =>
+    editDistance(name, next) < editDistance(name, best) ? next : best,
+  );
+  const suggestions =
+    partialMatches.length > 0
+      ? partialMatches.slice(0, 5)
+      : [nearestName].filter((known) => editDistance(name, known) < 5);
+  const hint = suggestions.length > 0 ? ` Did you mean ${suggestions.join(', ')}?` : '';
   return `There is no fault ${JSON.stringify(text)}.${hint} To list all faults: mgw sandbox faults.`;
 }
 
 /** Returns the Levenshtein distance between two names. */
-function distance(left: string, right: string): number {
-  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= left.length; i += 1) {
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= one.length; i += 1) {
     const next = [i];
-    for (let j = 1; j <= right.length; j += 1) {
-      const change = (row[j - 1] ?? 0) + (left[i - 1] === right[j - 1] ? 0 : 1);
-      next.push(Math.min(change, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    for (let j = 1; j <= other.length; j += 1) {
+      const substitution = (row[j - 1] ?? 0) + (one[i - 1] === other[j - 1] ? 0 : 1);
+      next.push(Math.min(substitution, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
     }
     row = next;
   }
-  return row[right.length] ?? 0;
+  return row[other.length] ?? 0;
 }
 
 /** Determines at random whether and how a call fails. `probability` is a percentage. */
 type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
 /** Patterns for the names of faults that `chaos` may choose, by kind of call. */
-const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
+const namePatterns: Readonly<Record<RouteKind, RegExp>> = {
   submit: /^(b-)?submit-/,
   poll: /^poll-/,
   download: /^(download|url)-/,
@@ -261,7 +267,7 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
 };
 
 /** Faults that `chaos` never chooses, because a stall lasts until the client times out. */
-const NEVER: readonly string[] = ['download-stall'];
+const excludedNames: readonly string[] = ['download-stall'];
 
 /**
  * Returns repeatable random faults: with the same seed, the n-th call of the same kind and subject always gets the same
@@ -270,24 +276,25 @@ const NEVER: readonly string[] = ['download-stall'];
 export function startChaos(seed: number): Chaos {
   const counts = new Map<string, number>();
   return ({ kind, area, subject }, probability) => {
-    const name = `${kind} ${subject}`;
-    const count = (counts.get(name) ?? 0) + 1;
-    counts.set(name, count);
-    const [strike, choice, place] = draw(`${seed} ${count} ${name}`);
-    const ways = namesFor(kind, area);
-    const way = ways[Math.floor(choice * ways.length)];
-    return strike * 100 < probability && way ? { name: way, percent: Math.floor(place * 100) } : undefined;
+    const callName = `${kind} ${subject}`;
+    const count = (counts.get(callName) ?? 0) + 1;
+    counts.set(callName, count);
+    const [chance, choice, position] = drawNumbers(`${seed} ${count} ${callName}`);
+    const names = namesFor(kind, area);
+    const name = names[Math.floor(choice * names.length)];
+    return chance * 100 < probability && name ? { name, percent: Math.floor(position * 100) } : undefined;
   };
 }
 
 function namesFor(kind: RouteKind, area: string): FaultName[] {
-  return FAULTS.filter((fault) => canStrike(fault, kind, area))
+  return allFaults
+    .filter((fault) => canAffect(fault, kind, area))
     .map(({ name }) => name)
-    .filter((name) => PREFIXES[kind].test(name) && !NEVER.includes(name));
+    .filter((name) => namePatterns[kind].test(name) && !excludedNames.includes(name));
 }
 
-function draw(text: string): [number, number, number] {
+function drawNumbers(text: string): [number, number, number] {
   const digest = createHash('sha256').update(text).digest();
-  const at = (index: number): number => digest.readUInt32BE(index * 4) / 2 ** 32;
-  return [at(0), at(1), at(2)];
+  const numberAt = (index: number): number => digest.readUInt32BE(index * 4) / 2 ** 32;
+  return [numberAt(0), numberAt(1), numberAt(2)];
 }

@@ -12,19 +12,19 @@ import type { Task } from './tasks.ts';
  * since 1970.
  */
 export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
-  const { stateDir, now, take } = call.gateway;
+  const { stateDir, now, takeFault } = call.gateway;
   const bytes = videoOf(task, sample);
   const total = bytes.length;
   const respond = (status: number, headers: Record<string, string>, start = 0, end = total): Reply => ({
     status,
     headers,
     body: bytes.subarray(start, end),
-    ended: (sent) =>
+    onEnd: (sent) =>
       note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample, start, end: start + sent, total }),
   });
-  if (take('download-no-range')) return respond(200, { 'Content-Type': 'video/mp4' });
+  if (takeFault('download-no-range')) return respond(200, { 'Content-Type': 'video/mp4' });
   const headers = headersOf(bytes, madeAt);
-  const span = rangeCounts(call, headers) ? parseRange(call.headers.range ?? '', total) : 'whole';
+  const span = isRangeApplicable(call, headers) ? parseRange(call.headers.range ?? '', total) : 'whole';
   if (span === 'whole') return respond(200, headers);
   if (span === 'beyond') {
     return {
@@ -54,7 +54,7 @@ function headersOf(bytes: Uint8Array, madeAt: number): Record<string, string> {
   };
 }
 
-function rangeCounts(
+function isRangeApplicable(
   { method, headers }: Call,
   { ETag, 'Last-Modified': modified }: Record<string, string>,
 ): boolean {
@@ -63,8 +63,8 @@ function rangeCounts(
 }
 
 /** The number of videos to cache in memory. Without a cache, a video would be rendered for each range of a download. */
-const KEPT = 4;
-const kept = new Map<string, Uint8Array>();
+const maxCachedVideos = 4;
+const videoCache = new Map<string, Uint8Array>();
 
 /** Returns the video for a task's sample, counted from 0. Renders the video on demand, always with the same bytes. */
 export function videoOf({ prompt, seconds, width, height, audio }: Task, sample = 0): Uint8Array {
@@ -76,10 +76,10 @@ export function videoOf({ prompt, seconds, width, height, audio }: Task, sample 
     audio,
   };
   const name = JSON.stringify(options);
-  const bytes = kept.get(name) ?? renderVideo(options);
+  const bytes = videoCache.get(name) ?? renderVideo(options);
   // The videos are in order of use, the least recent first.
-  kept.delete(name);
-  kept.set(name, bytes);
-  for (const oldest of [...kept.keys()].slice(0, -KEPT)) kept.delete(oldest);
+  videoCache.delete(name);
+  videoCache.set(name, bytes);
+  for (const oldest of [...videoCache.keys()].slice(0, -maxCachedVideos)) videoCache.delete(oldest);
   return bytes;
 }

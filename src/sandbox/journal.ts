@@ -24,10 +24,10 @@ export function note(stateDir: string, entry: JournalEntry): void {
   appendRecords(join(stateDir, 'journal.jsonl'), [entry]);
 }
 
-const KINDS: readonly unknown[] = ['polled', 'told', 'fetched', 'broke-off', 'key-at-file-host'];
+const entryKinds: readonly unknown[] = ['polled', 'told', 'fetched', 'broke-off', 'key-at-file-host'];
 
 function isEntry(value: unknown): value is JournalEntry {
-  return isObject(value) && KINDS.includes(value.kind) && typeof value.at === 'number';
+  return isObject(value) && entryKinds.includes(value.kind) && typeof value.at === 'number';
 }
 
 /** Returns all entries in order. */
@@ -41,7 +41,7 @@ export function readJournal(stateDir: string): JournalEntry[] {
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
-  return whenOver(reply, (_, whole) => whole && act());
+  return withEndCallback(reply, (_, isWhole) => isWhole && act());
 }
 
 /**
@@ -50,7 +50,7 @@ export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply
  */
 export function recordFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
   const entry: JournalEntry = { kind: 'broke-off', at: gateway.now(), task, ...subjectOf(text) };
-  return whenOver(reply, (bytes) => bytes > 0 && note(gateway.stateDir, entry));
+  return withEndCallback(reply, (bytes) => bytes > 0 && note(gateway.stateDir, entry));
 }
 
 /**
@@ -58,7 +58,7 @@ export function recordFailure({ gateway }: Call, task: string, text: string, rep
  * client that did not receive the whole response may query again immediately.) A task without `finishedAt` is still
  * open. `content` is set if the client requested the result itself.
  */
-export function notePoll(
+export function recordPoll(
   { gateway, headers }: Call,
   task: string,
   { finishedAt }: { finishedAt?: number },
@@ -69,15 +69,15 @@ export function notePoll(
   const open = finishedAt === undefined;
   const at = gateway.now();
   const entry: JournalEntry = { kind: 'polled', at, task, open, mgw, content };
-  return whenOver(reply, (_, whole) => whole && note(gateway.stateDir, entry));
+  return withEndCallback(reply, (_, isWhole) => isWhole && note(gateway.stateDir, entry));
 }
 
-function whenOver(reply: Reply, act: (bytes: number, whole: boolean) => unknown): Reply {
+function withEndCallback(reply: Reply, act: (bytes: number, isWhole: boolean) => unknown): Reply {
   return {
     ...reply,
-    ended: (bytes, whole) => {
-      reply.ended?.(bytes, whole);
-      act(bytes, whole);
+    onEnd: (bytes, isWhole) => {
+      reply.onEnd?.(bytes, isWhole);
+      act(bytes, isWhole);
     },
   };
 }

@@ -46,18 +46,19 @@ async function serve(
         403,
         'The sandbox accepts requests only from programs on this machine, and only to its own address.',
       )
-    : await handle(requestOf(message)).catch(crashed);
+    : await handle(requestOf(message)).catch(crashReply);
   await sendReply(message, response, reply).catch(() => response.destroy());
 }
 
 function requestOf(message: IncomingMessage): Request {
   const target = message.url ?? '/';
-  const mark = target.indexOf('?');
-  const [path, query] = mark < 0 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
+  const separator = target.indexOf('?');
+  const [path, query] =
+    separator < 0 ? [target, ''] : [target.slice(0, separator), target.slice(separator + 1)];
   return { method: message.method ?? 'GET', path, query, message };
 }
 
-function crashed(error: unknown): Reply {
+function crashReply(error: unknown): Reply {
   const message = error instanceof Error ? error.message : String(error);
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
 }
@@ -66,12 +67,12 @@ function crashed(error: unknown): Reply {
  * The number of bytes to write at a time. With small pieces, the sandbox knows how many bytes were sent when a client
  * disconnects.
  */
-const PIECE = 64 * 1024;
+const pieceBytes = 64 * 1024;
 
 /** How much of a body has been written to the network. */
 interface Progress {
   bytes: number;
-  whole: boolean;
+  isComplete: boolean;
 }
 
 /**
@@ -79,50 +80,51 @@ interface Progress {
  * broken, or the client has disconnected. Rejects if a streamed body throws.
  */
 async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
-  const left = new AbortController();
-  response.once('close', () => left.abort());
-  if (reply.delayMs !== undefined) await orLeft(sleep(reply.delayMs, undefined, { signal: left.signal }));
-  const progress: Progress = { bytes: 0, whole: false };
+  const disconnect = new AbortController();
+  response.once('close', () => disconnect.abort());
+  if (reply.delayMs !== undefined)
+    await ignoreDisconnect(sleep(reply.delayMs, undefined, { signal: disconnect.signal }));
+  const progress: Progress = { bytes: 0, isComplete: false };
   try {
-    if (reply.cutAt === -1 || left.signal.aborted) return;
+    if (reply.cutAt === -1 || disconnect.signal.aborted) return;
     response.writeHead(reply.status, headOf(reply));
     if (message.method === 'HEAD') return void response.end();
-    await sendBody(response, reply, left.signal, progress);
+    await sendBody(response, reply, disconnect.signal, progress);
   } finally {
-    if (!progress.whole && !response.writableEnded) response.destroy();
-    if (message.method !== 'HEAD') reply.ended?.(progress.bytes, progress.whole);
+    if (!progress.isComplete && !response.writableEnded) response.destroy();
+    if (message.method !== 'HEAD') reply.onEnd?.(progress.bytes, progress.isComplete);
   }
 }
 
 function headOf({ headers, body }: Reply): Record<string, string> {
-  const streamed = typeof body !== 'string' && !(body instanceof Uint8Array);
-  return streamed ? headers : { ...headers, 'Content-Length': String(Buffer.byteLength(body)) };
+  const isStream = typeof body !== 'string' && !(body instanceof Uint8Array);
+  return isStream ? headers : { ...headers, 'Content-Length': String(Buffer.byteLength(body)) };
 }
 
 async function sendBody(
   response: ServerResponse,
   { body, cutAt, stallAt }: Reply,
-  left: AbortSignal,
+  disconnectSignal: AbortSignal,
   progress: Progress,
 ): Promise<void> {
   const end = cutAt ?? stallAt ?? Infinity;
-  let written: Promise<unknown> = Promise.resolve();
+  let lastWrite: Promise<unknown> = Promise.resolve();
   for await (const piece of piecesOf(body)) {
-    if (left.aborted) return;
-    const kept = piece.subarray(0, end - progress.bytes);
-    progress.bytes += kept.length;
-    let flows = true;
-    written = new Promise((resolve) => (flows = response.write(kept, resolve)));
-    if (!flows) await orLeft(once(response, 'drain', { signal: left }));
+    if (disconnectSignal.aborted) return;
+    const sentPart = piece.subarray(0, end - progress.bytes);
+    progress.bytes += sentPart.length;
+    let hasRoom = true;
+    lastWrite = new Promise((resolve) => (hasRoom = response.write(sentPart, resolve)));
+    if (!hasRoom) await ignoreDisconnect(once(response, 'drain', { signal: disconnectSignal }));
     if (progress.bytes === end) break;
   }
-  if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
+  if (stallAt !== undefined && !disconnectSignal.aborted) await once(disconnectSignal, 'abort');
   // Wait until the bytes before the break have been sent.
-  if (cutAt !== undefined) await written;
+  if (cutAt !== undefined) await lastWrite;
   if (stallAt !== undefined || cutAt !== undefined) return;
   response.end();
-  await orLeft(once(response, 'finish', { signal: left }));
-  progress.whole = response.writableFinished;
+  await ignoreDisconnect(once(response, 'finish', { signal: disconnectSignal }));
+  progress.isComplete = response.writableFinished;
 }
 
 async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
@@ -131,12 +133,13 @@ async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
     return;
   }
   const bytes = Buffer.from(body);
-  for (let start = 0; start < bytes.length; start += PIECE) yield bytes.subarray(start, start + PIECE);
+  for (let start = 0; start < bytes.length; start += pieceBytes)
+    yield bytes.subarray(start, start + pieceBytes);
 }
 
 /** Waits for a promise, and ignores its rejection, which means only that the client has disconnected. */
-async function orLeft(waiting: Promise<unknown>): Promise<void> {
-  await waiting.catch(() => undefined);
+async function ignoreDisconnect(promise: Promise<unknown>): Promise<void> {
+  await promise.catch(() => undefined);
 }
 
 export type { IncomingMessage, ServerResponse } from 'node:http';
@@ -155,14 +158,14 @@ export interface Listener {
  */
 export async function listenOnLoopback(
   port: number,
-  answer: (message: IncomingMessage, response: ServerResponse, origin: string) => void,
+  respond: (message: IncomingMessage, response: ServerResponse, origin: string) => void,
   { unref = false } = {},
 ): Promise<Listener> {
   const server = createServer({ requestTimeout: 60_000 });
   await once(server.listen(port, '127.0.0.1'), 'listening');
   if (unref) server.unref().on('connection', (socket) => socket.unref());
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  server.on('request', (message, response) => answer(message, response, origin));
+  server.on('request', (message, response) => respond(message, response, origin));
   return { origin, close: () => stop(server) };
 }
 

@@ -11,29 +11,29 @@ export interface Model {
   /** Protocol B only: the available versions (specification 2.7). */
   versions?: readonly string[];
   /** Protocol C only: self-hosted models accept values that the official model refuses (specification 7, 8). */
-  selfHosted?: true;
+  isSelfHosted?: true;
   /**
    * Protocol A only: whether `generateAudio` and `image` are supported, and whether results are inside the operation.
    */
   audio?: true;
   image?: true;
-  inline?: true;
+  isInline?: true;
   /** Protocol B only: requires `ExtInfo` to be serialized twice (specification 2.3). */
-  extended?: true;
+  isExtended?: true;
 }
 
 /** Every model in the sandbox. The specification lists only Protocol C's models. */
-export const MODELS: readonly Model[] = [
+export const allModels: readonly Model[] = [
   { id: 'video-a', area: 'a', audio: true, image: true },
   { id: 'video-a-fast', area: 'a', image: true },
-  { id: 'video-a-inline', area: 'a', audio: true, inline: true },
+  { id: 'video-a-inline', area: 'a', audio: true, isInline: true },
   { id: 'Video-B', area: 'b', versions: ['1.0', '2.0'] },
   { id: 'Video-B-Lite', area: 'b', versions: ['1.0'] },
-  { id: 'Video-B-Ext', area: 'b', versions: ['3.0'], extended: true },
+  { id: 'Video-B-Ext', area: 'b', versions: ['3.0'], isExtended: true },
   { id: 'vendor-h3', area: 'c' },
-  { id: 'vendor-h3-base', area: 'c', selfHosted: true },
-  { id: 'vendor-h3-base-fast', area: 'c', selfHosted: true },
-  { id: 'vendor-h3-mini', area: 'c', selfHosted: true },
+  { id: 'vendor-h3-base', area: 'c', isSelfHosted: true },
+  { id: 'vendor-h3-base-fast', area: 'c', isSelfHosted: true },
+  { id: 'vendor-h3-mini', area: 'c', isSelfHosted: true },
   { id: 'speech-tts-2.0', area: 'tts' },
   { id: 'text-1', area: 'responses' },
 ];
@@ -47,7 +47,7 @@ export function findModel(
   id: unknown,
   mayUse: (model: string) => boolean = () => true,
 ): Model | undefined {
-  return MODELS.find((model) => model.area === area && model.id === id && mayUse(model.id));
+  return allModels.find((model) => model.area === area && model.id === id && mayUse(model.id));
 }
 
 /** A model's price per unit, in credits, and its surcharges. All amounts are exact decimals. */
@@ -72,16 +72,16 @@ export interface Price {
 }
 
 /** Every price in the sandbox. */
-export const PRICES: readonly Price[] = [
-  ...perSecond('a', 8, { 'video-a': '12', 'video-a-fast': '6', 'video-a-inline': '12' }),
-  ...perSecond('b', 5, { 'Video-B': '10' }, { referenceImage: '2.5', freeReferenceImages: 1 }),
-  ...perSecond('b', 5, { 'Video-B-Lite': '5' }, { minimum: '12.5' }),
-  ...perSecond('b', 5, { 'Video-B-Ext': '15' }),
-  ...perSecond('c', 5, { 'vendor-h3': '10' }, { referenceImage: '3', freeReferenceImages: 5 }),
-  ...perSecond('c', 5, { 'vendor-h3-base': '4' }, { referenceImage: '0.75' }),
-  ...perSecond('c', 5, { 'vendor-h3-base-fast': '3' }, { minimum: '16' }),
-  ...perSecond('c', 5, { 'vendor-h3-mini': '2' }),
-  ...perSecond(
+export const allPrices: readonly Price[] = [
+  ...pricesPerSecond('a', 8, { 'video-a': '12', 'video-a-fast': '6', 'video-a-inline': '12' }),
+  ...pricesPerSecond('b', 5, { 'Video-B': '10' }, { referenceImage: '2.5', freeReferenceImages: 1 }),
+  ...pricesPerSecond('b', 5, { 'Video-B-Lite': '5' }, { minimum: '12.5' }),
+  ...pricesPerSecond('b', 5, { 'Video-B-Ext': '15' }),
+  ...pricesPerSecond('c', 5, { 'vendor-h3': '10' }, { referenceImage: '3', freeReferenceImages: 5 }),
+  ...pricesPerSecond('c', 5, { 'vendor-h3-base': '4' }, { referenceImage: '0.75' }),
+  ...pricesPerSecond('c', 5, { 'vendor-h3-base-fast': '3' }, { minimum: '16' }),
+  ...pricesPerSecond('c', 5, { 'vendor-h3-mini': '2' }),
+  ...pricesPerSecond(
     'c',
     5,
     { 'vendor-h3': '20' },
@@ -93,7 +93,7 @@ export const PRICES: readonly Price[] = [
 
 /** Returns a model's prices: the general price, followed by the prices for specific resolutions. */
 export function pricesOf(area: string, model: string): Price[] {
-  return PRICES.filter((price) => price.area === area && price.model === model);
+  return allPrices.filter((price) => price.area === area && price.model === model);
 }
 
 /** Returns a request's price. @throws RangeError if the model has no price */
@@ -128,7 +128,7 @@ export function priceText(area: string, model: string): string | undefined {
   return texts.length === 0 ? undefined : texts.join('; ');
 }
 
-function perSecond(
+function pricesPerSecond(
   area: Area,
   defaultSeconds: number,
   prices: Record<string, string>,
@@ -145,37 +145,37 @@ function perSecond(
 }
 
 /** A request's billed quantities: the units of its price and, for video, the number of videos and reference images. */
-interface Billed {
+interface BilledQuantities {
   units: number;
   videos?: number;
   referenceImages?: number;
 }
 
 /** Returns a request's cost in credits, rounded down to a millionth. */
-export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: Billed): number {
+export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: BilledQuantities): number {
   const { referenceImage = '0', freeReferenceImages = 0, minimum = '0' } = price;
   const images = Math.max(0, referenceImages - freeReferenceImages);
   const sum = microsOf(price.price, units) + microsOf(referenceImage, images);
-  const least = microsOf(minimum, videos);
-  return Number(sum < least ? least : sum) / MICROS_PER_CREDIT;
+  const minMicros = microsOf(minimum, videos);
+  return Number(sum < minMicros ? minMicros : sum) / microsPerCredit;
 }
 
 /** Returns the exact sum of amounts. */
 export function sumOf(amounts: readonly number[]): number {
-  return amounts.reduce((sum, amount) => sum + Math.round(amount * MICROS_PER_CREDIT), 0) / MICROS_PER_CREDIT;
+  return amounts.reduce((sum, amount) => sum + Math.round(amount * microsPerCredit), 0) / microsPerCredit;
 }
 
 /** Amounts in credits are added as whole millionths, so that a sum of exact decimals is exact. */
-const MICROS_PER_CREDIT = 1_000_000;
+const microsPerCredit = 1_000_000;
 
 /** Returns an amount times a count, in whole millionths, rounded down. */
 function microsOf(amount: string, count: number): bigint {
-  const [one, other] = [decimal(amount), decimal(String(count))];
-  return (one.digits * other.digits * BigInt(MICROS_PER_CREDIT)) / 10n ** BigInt(one.places + other.places);
+  const [one, other] = [parseDecimal(amount), parseDecimal(String(count))];
+  return (one.digits * other.digits * BigInt(microsPerCredit)) / 10n ** BigInt(one.places + other.places);
 }
 
 /** Parses a decimal number. A number too small for plain digits, such as 1e-7, is treated as zero. */
-function decimal(text: string): { digits: bigint; places: number } {
+function parseDecimal(text: string): { digits: bigint; places: number } {
   const [, whole = '0', fraction = ''] = /^(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   return { digits: BigInt(whole + fraction), places: fraction.length };
 }

@@ -1,6 +1,6 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import { join } from 'node:path';
-import { authenticate, DEFAULT_KEY, issueKeys } from './auth.ts';
+import { authenticate, defaultKey, issueKeys } from './auth.ts';
 import { readBody } from './body.ts';
 import { type Fault, parseFaults, startChaos, useFault } from './faults.ts';
 import {
@@ -24,9 +24,9 @@ import { speechRoutes, voicesOf } from './routes/speech.ts';
 import { makeFolder, readWhole, writeOnce } from './state.ts';
 import { answerStore, storePath } from './store/service.ts';
 import { decode, storeAccount } from './store/signature.ts';
-import { type Model, MODELS, pricesOf } from './models.ts';
+import { type Model, allModels, pricesOf } from './models.ts';
 
-const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
+const endpointTypes: Readonly<Record<Model['area'], string[]>> = {
   a: ['gemini-video'],
   b: ['cloud-action-video'],
   c: ['openai-video'],
@@ -34,36 +34,36 @@ const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   responses: ['openai-response'],
 };
 
-const LIST = { method: 'GET', area: 'models', kind: 'list', auth: 'bearer' } as const;
+const listRoute = { method: 'GET', area: 'models', kind: 'list', auth: 'bearer' } as const;
 
 /** The routes for the model list, `GET /v1/models` (specification 2.7, 4.5), and for a single model by its id. */
 const modelRoutes: readonly Route[] = [
-  { ...LIST, pattern: /^\/v1\/models$/, handle: listAll },
-  { ...LIST, pattern: /^\/v1\/models\/([^/]+)$/, handle: showOne },
+  { ...listRoute, pattern: /^\/v1\/models$/, handle: listModels },
+  { ...listRoute, pattern: /^\/v1\/models\/([^/]+)$/, handle: showModel },
 ];
 
-function listAll(call: Call): Reply {
-  const models = MODELS.filter(({ id }) => call.mayUse(id));
-  return json(200, { success: true, object: 'list', data: models.map((model) => entryOf(call, model)) });
+function listModels(call: Call): Reply {
+  const models = allModels.filter(({ id }) => call.mayUse(id));
+  return json(200, { success: true, object: 'list', data: models.map((model) => modelEntry(call, model)) });
 }
 
 /** Responds to an unknown id with HTTP 200 and an error in the body, as real gateways do. */
-function showOne(call: Call, id: string): Reply {
-  const model = MODELS.find((candidate) => candidate.id === id && call.mayUse(id));
-  if (model) return json(200, entryOf(call, model));
+function showModel(call: Call, id: string): Reply {
+  const model = allModels.find((candidate) => candidate.id === id && call.mayUse(id));
+  if (model) return json(200, modelEntry(call, model));
   const message = `The model '${id}' does not exist`;
   const error = { message, type: 'invalid_request_error', param: 'model', code: 'model_not_found' };
   return json(200, { error });
 }
 
-function entryOf(call: Call, { id, area, versions }: Model): object {
+function modelEntry(call: Call, { id, area, versions }: Model): object {
   return {
     id,
     object: 'model',
     created: 1_626_777_600,
     owned_by: 'sandbox',
     protocols: [area],
-    supported_endpoint_types: ENDPOINT_TYPES[area],
+    supported_endpoint_types: endpointTypes[area],
     ...(versions && { model_versions: versions }),
     ...(area === 'tts' && { voices: voicesOf(call) }),
     prices: pricesOf(area, id).map((price) => ({
@@ -84,8 +84,6 @@ export interface SandboxOptions {
   stateDir: string;
   /** The port; 0, the default, chooses a free port. */
   port?: number;
-  /** The address to listen on: always loopback. */
-  host?: '127.0.0.1';
   /** The duration of one generation, in milliseconds. Default: 3000. A change does not affect existing tasks. */
   paceMs?: number;
   /** Keys in addition to the default key: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
@@ -121,7 +119,7 @@ export interface Sandbox {
 }
 
 /** Every endpoint of the gateway's own origin, in the order in which they are matched. */
-const ROUTES: readonly Route[] = [
+const gatewayRoutes: readonly Route[] = [
   ...protocolA,
   ...protocolB,
   ...protocolC,
@@ -140,31 +138,31 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const faults = parseFaults(options.faults ?? []);
   makeFolder(stateDir);
   issueKeys(stateDir, options.keys ?? []);
-  const take: Gateway['take'] = (name, fits) => useFault(stateDir, faults, name, fits);
-  const chance = chanceOf(faults, take, seed);
+  const takeFault: Gateway['takeFault'] = (name, canApply) => useFault(stateDir, faults, name, canApply);
+  const pickRandomFault = randomFaultPicker(faults, takeFault, seed);
   const addresses = { url: '', fileUrl: '' };
   const gateway: Gateway = {
-    ...{ stateDir, now, paceMs, seed, limits, voices, take, chance, ...addresses },
+    ...{ stateDir, now, paceMs, seed, limits, voices, takeFault, pickRandomFault, ...addresses },
     streams: { open: 0 },
     redact: options.redact ?? ((text) => text),
   };
   const { unref } = options;
-  const files = await listenForFiles(gateway, unref);
-  gateway.fileUrl = files.origin;
+  const fileListener = await listenForFiles(gateway, unref);
+  gateway.fileUrl = fileListener.origin;
   const handle = (request: Request): Promise<Reply> =>
     request.path.startsWith(`${storePath}/`)
       ? answerStore(gateway, request)
-      : answer(gateway, ROUTES, request);
-  const main = await listen(port, handle, { unref }).catch(async (error: unknown) => {
-    await files.close();
+      : answer(gateway, gatewayRoutes, request);
+  const mainListener = await listen(port, handle, { unref }).catch(async (error: unknown) => {
+    await fileListener.close();
     throw error;
   });
-  gateway.url = main.origin;
+  gateway.url = mainListener.origin;
   const close = async (): Promise<void> => {
-    await Promise.all([main.close(), files.close()]);
+    await Promise.all([mainListener.close(), fileListener.close()]);
   };
-  const store = { AWS_ENDPOINT_URL_S3: `${main.origin}${storePath}`, ...storeAccount };
-  return { url: main.origin, key: DEFAULT_KEY, fileUrl: files.origin, store, close };
+  const store = { AWS_ENDPOINT_URL_S3: `${mainListener.origin}${storePath}`, ...storeAccount };
+  return { url: mainListener.origin, key: defaultKey, fileUrl: fileListener.origin, store, close };
 }
 
 /**
@@ -174,27 +172,29 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
   const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);
   const path = join(gateway.stateDir, 'file-port');
-  const kept = Number(readWhole(path) ?? 0);
-  const files = await listen(kept, handle, { unref }).catch(() => listen(0, handle, { unref }));
-  if (kept === 0) writeOnce(path, new URL(files.origin).port);
-  return files;
+  const previousPort = Number(readWhole(path) ?? 0);
+  const fileListener = await listen(previousPort, handle, { unref }).catch(() =>
+    listen(0, handle, { unref }),
+  );
+  if (previousPort === 0) writeOnce(path, new URL(fileListener.origin).port);
+  return fileListener;
 }
 
 /**
  * Returns the function that chooses random faults. For `chaosxN`, it chooses at most N faults, regardless of the
  * number of calls.
  */
-function chanceOf(
+function randomFaultPicker(
   faults: readonly Fault[],
-  take: Gateway['take'],
+  takeFault: Gateway['takeFault'],
   seed: number | undefined,
-): Gateway['chance'] {
-  const wanted = faults.find(({ name }) => name === 'chaos');
-  if (wanted === undefined) return () => undefined;
+): Gateway['pickRandomFault'] {
+  const chaosFault = faults.find(({ name }) => name === 'chaos');
+  if (chaosFault === undefined) return () => undefined;
   const chaos = startChaos(seed ?? randomInt(2 ** 31));
   return (call) => {
-    const hit = chaos(call, wanted.percent);
-    return hit && take('chaos') && hit;
+    const hit = chaos(call, chaosFault.percent);
+    return hit && takeFault('chaos') && hit;
   };
 }
 
@@ -215,25 +215,19 @@ async function route(
   requestId: string,
 ): Promise<Reply> {
   const { method, path, message } = request;
-  const found = routes.find(
-    (candidate) => candidate.method === wanted(method) && candidate.pattern.test(path),
+  const routeMethod = method === 'HEAD' ? 'GET' : method;
+  const matchingRoute = routes.find(
+    (candidate) => candidate.method === routeMethod && candidate.pattern.test(path),
   );
   const body = await readBody(message);
-  if (found === undefined) return unknownPath(method, path);
-  const caller = authenticate(gateway.stateDir, found.auth, message.headers);
+  if (matchingRoute === undefined) return unknownPath(method, path);
+  const caller = authenticate(gateway.stateDir, matchingRoute.auth, message.headers);
   if (caller === undefined) return invalidKey(requestId);
   const query = new URLSearchParams(request.query);
   const call: Call = { method, path, query, headers: message.headers, body, requestId, gateway, ...caller };
-  return withFaults(call, found, async (faring) => found.handle(faring, ...groups(found.pattern, path)));
-}
-
-function wanted(method: string): string {
-  return method === 'HEAD' ? 'GET' : method;
-}
-
-// A badly encoded part remains unchanged, because no task has such a name.
-function groups(pattern: RegExp, path: string): string[] {
-  return (pattern.exec(path)?.slice(1) ?? []).map(decode);
+  // A badly encoded part remains unchanged, because no task has such a name.
+  const groups = (matchingRoute.pattern.exec(path)?.slice(1) ?? []).map(decode);
+  return withFaults(call, matchingRoute, async (faultyCall) => matchingRoute.handle(faultyCall, ...groups));
 }
 
 function refusal(error: unknown): Reply {

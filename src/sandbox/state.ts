@@ -11,16 +11,16 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-const OWN_FOLDER = 0o700;
-const OWN_FILE = 0o600;
+const folderMode = 0o700;
+const fileMode = 0o600;
 /** Everything in the state directory that {@link reset} removes. */
-const PARTS = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
+const resettableNames = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
 
 /** Writes a file atomically, even if other processes read or write it at the same time. */
 export function writeWhole(path: string, text: string | Uint8Array): void {
   makeFolder(dirname(path));
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
-  writeFileSync(draft, text, { mode: OWN_FILE, flag: 'wx' });
+  writeFileSync(draft, text, { mode: fileMode, flag: 'wx' });
   renameSync(draft, path);
 }
 
@@ -53,7 +53,7 @@ export function claim(path: string): boolean {
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
-    writeFileSync(path, text, { mode: OWN_FILE, flag: 'wx' });
+    writeFileSync(path, text, { mode: fileMode, flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -66,7 +66,7 @@ export function appendRecords(path: string, records: readonly object[]): void {
   makeFolder(dirname(path));
   // Starts with a line break, so that a killed writer's incomplete line does not corrupt the next line.
   const text = records.map((record) => `\n${JSON.stringify(record)}`).join('');
-  appendFileSync(path, text, { mode: OWN_FILE });
+  appendFileSync(path, text, { mode: fileMode });
 }
 
 /** Returns the records in a JSON Lines file, in order. Skips incomplete lines and lines that are not records. */
@@ -87,8 +87,8 @@ export function readRecordsFrom<T>(
   const lines = bytes.subarray(start).toString('utf8').split('\n');
   const records = lines.map(parseJson);
   // Another process may still be writing the last line.
-  const unfinished = records.at(-1) === undefined ? Buffer.byteLength(lines.at(-1) ?? '') : 0;
-  return { records: records.filter(isRecord), end: bytes.length - unfinished };
+  const unfinishedBytes = records.at(-1) === undefined ? Buffer.byteLength(lines.at(-1) ?? '') : 0;
+  return { records: records.filter(isRecord), end: bytes.length - unfinishedBytes };
 }
 
 /** Whether a value is a JSON object, and neither null nor an array. */
@@ -110,7 +110,7 @@ export function parseJson(text: string): unknown {
  * which a running sandbox still accepts, and files that the sandbox did not create.
  */
 export function reset(stateDir: string): void {
-  for (const part of PARTS) rmSync(join(stateDir, part), { recursive: true, force: true });
+  for (const name of resettableNames) rmSync(join(stateDir, name), { recursive: true, force: true });
 }
 
 /**
@@ -121,7 +121,7 @@ export function makeFolder(path: string): void {
   if (isFolder(path)) return;
   if (dirname(path) !== path) makeFolder(dirname(path));
   try {
-    mkdirSync(path, { mode: OWN_FOLDER });
+    mkdirSync(path, { mode: folderMode });
   } catch (error) {
     // Another process may have created the folder.
     if (!isFolder(path)) throw error;

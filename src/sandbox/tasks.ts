@@ -6,7 +6,7 @@ import { type Model, type VideoArea, sumOf } from './models.ts';
 import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from './state.ts';
 
 /** The reason why a task fails. Each protocol has its own messages and codes for it. */
-export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
+type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
 
 /** A task's outcome, determined when the task is accepted, so that polls never contradict each other. */
 export type Outcome =
@@ -60,7 +60,7 @@ export interface Progress {
   finishedAt?: number;
 }
 
-const QUEUED_SHARE = 0.2;
+const queuedShare = 0.2;
 
 /**
  * Charges for an order, and then creates its task, so that no task can exist without a charge.
@@ -70,7 +70,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
   const { model, body, ...rest } = order;
   const { paceMs } = gateway;
-  const paid = charged(gateway, order);
+  const charge = amountToCharge(gateway, order);
   const task: Task = {
     id: newId(gateway, area, fingerprint(body)),
     area,
@@ -79,7 +79,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     createdAt: gateway.now(),
     paceMs,
     ...rest,
-    amount: paid.amount,
+    amount: charge.amount,
     ...faultyValues(gateway, order),
   };
   const endsAt = task.createdAt + paceMs;
@@ -89,7 +89,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
       task: task.id,
       area,
       model: model.id,
-      ...paid,
+      ...charge,
       seconds: order.declaredSeconds * order.samples,
       body,
       text: order.prompt,
@@ -103,19 +103,19 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
 }
 
 /** Returns the amount to charge: the price, plus any amount that a fault adds. */
-function charged({ take }: Gateway, { amount }: Order): { amount: number; extra?: number } {
-  if (!take('extra-charge')) return { amount };
+function amountToCharge({ takeFault }: Gateway, { amount }: Order): { amount: number; extra?: number } {
+  if (!takeFault('extra-charge')) return { amount };
   const extra = sumOf([amount / 2]);
   return { amount: sumOf([amount, extra]), extra };
 }
 
 /** Returns the task values that faults change. */
-function faultyValues({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
+function faultyValues({ takeFault }: Gateway, { seconds, width, height }: Order): Partial<Task> {
   const half = (pixels: number): number => 2 * Math.max(8, Math.round(pixels / 4));
   return {
-    ...(take('short-video') && { seconds: seconds / 2 }),
-    ...(take('small-video') && { width: half(width), height: half(height) }),
-    ...(take('silent-video') && { audio: false }),
+    ...(takeFault('short-video') && { seconds: seconds / 2 }),
+    ...(takeFault('small-video') && { width: half(width), height: half(height) }),
+    ...(takeFault('silent-video') && { audio: false }),
   };
 }
 
@@ -148,7 +148,7 @@ function isTask(value: unknown): value is Task {
 /** Returns a task's state at `now`: queued for the first fifth of the generation, then running, then finished. */
 export function progressOf(task: Task, now: number): Progress {
   const { createdAt, paceMs, outcome } = task;
-  const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);
+  const startedAt = createdAt + Math.round(paceMs * queuedShare);
   const finishedAt = createdAt + paceMs;
   if (now >= finishedAt && outcome.end !== 'never') {
     return {
@@ -169,17 +169,17 @@ export function isFailure({ outcome, samples }: Pick<Order, 'outcome' | 'samples
 }
 
 // Derives the id from the request rather than a counter, so that concurrent clients get the same ids in every run.
-function newId(gateway: Gateway, area: VideoArea, order: string): string {
+function newId(gateway: Gateway, area: VideoArea, orderHash: string): string {
   const { seed, stateDir } = gateway;
-  if (seed === undefined) return shapeId(area, randomBytes(32).toString('hex'));
+  if (seed === undefined) return formatId(area, randomBytes(32).toString('hex'));
   for (let attempt = 0; ; attempt += 1) {
-    const id = shapeId(area, createHash('sha256').update(`${seed}:${order}:${attempt}`).digest('hex'));
+    const id = formatId(area, createHash('sha256').update(`${seed}:${orderHash}:${attempt}`).digest('hex'));
     if (claim(join(stateDir, 'ids', id))) return id;
   }
 }
 
 /** Returns an id in the format of the real services. */
-function shapeId(area: VideoArea, digits: string): string {
+function formatId(area: VideoArea, digits: string): string {
   if (area === 'a') return digits.slice(0, 24);
   if (area === 'b') return `1400000000-AigcVideo-${digits.slice(0, 32)}t`;
   return `task_${digits.slice(0, 32)}`;
@@ -190,7 +190,7 @@ function taskPath(stateDir: string, id: string): string {
 }
 
 /** Words in a prompt, text or input that determine the outcome without a fault. */
-export const MAGIC_WORDS = [
+export const magicWords = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends with FINISH, ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The content policy blocks the result.' },
@@ -210,16 +210,19 @@ export const MAGIC_WORDS = [
  * Returns the outcome of a task that is about to be accepted. A magic word in the prompt takes precedence over a fault.
  * With neither, the task succeeds.
  */
-export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
-  return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };
+export function decideOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
+  return (
+    promptOutcome(area, prompt, samples) ??
+    faultOutcome(call, area, samples) ?? { end: 'succeeds', filtered: 0 }
+  );
 }
 
 /** Returns the outcome of a failing task. Each reason has a default message. */
 export function failure(reason: FailureReason, message?: string): Outcome {
-  return { end: 'fails', reason, message: message ?? MESSAGES[reason] };
+  return { end: 'fails', reason, message: message ?? defaultMessages[reason] };
 }
 
-const MESSAGES: Readonly<Record<FailureReason, string>> = {
+const defaultMessages: Readonly<Record<FailureReason, string>> = {
   failed: 'The generation failed.',
   'failed-ext': 'The generation failed in the model.',
   filtered: 'The result was held back because it may violate the content policy.',
@@ -227,23 +230,23 @@ const MESSAGES: Readonly<Record<FailureReason, string>> = {
   'unreachable-asset': 'An asset of the request could not be fetched.',
 };
 
-function byPrompt(area: VideoArea, prompt: string, samples: number): Outcome | undefined {
+function promptOutcome(area: VideoArea, prompt: string, samples: number): Outcome | undefined {
   if (prompt.includes('[never]')) return { end: 'never' };
   if (prompt.includes('[fail]')) return failure('failed');
-  if (prompt.includes('[filtered]')) return filtered(area, samples);
+  if (prompt.includes('[filtered]')) return filteredOutcome(area, samples);
   if (area === 'b' && prompt.includes('[fail-ext]')) return failure('failed-ext');
   if (area === 'a' && prompt.includes('[partly-filtered]')) return { end: 'succeeds', filtered: 1 };
   return undefined;
 }
 
-function byFault(call: Call, area: VideoArea, samples: number): Outcome | undefined {
+function faultOutcome(call: Call, area: VideoArea, samples: number): Outcome | undefined {
   const { gateway } = call;
-  if (gateway.take('never-finishes')) return { end: 'never' };
-  if (gateway.take('task-fails')) return failure('failed');
-  if (area === 'a' && gateway.take('a-filtered')) return filtered(area, samples);
-  if (area === 'a' && gateway.take('a-partly-filtered')) return { end: 'succeeds', filtered: 1 };
-  if (area === 'b' && gateway.take('b-finish-errcode')) return failure('failed');
-  if (area === 'b' && gateway.take('b-finish-errcodeext')) return failure('failed-ext');
+  if (gateway.takeFault('never-finishes')) return { end: 'never' };
+  if (gateway.takeFault('task-fails')) return failure('failed');
+  if (area === 'a' && gateway.takeFault('a-filtered')) return filteredOutcome(area, samples);
+  if (area === 'a' && gateway.takeFault('a-partly-filtered')) return { end: 'succeeds', filtered: 1 };
+  if (area === 'b' && gateway.takeFault('b-finish-errcode')) return failure('failed');
+  if (area === 'b' && gateway.takeFault('b-finish-errcodeext')) return failure('failed-ext');
   return undefined;
 }
 
@@ -251,6 +254,6 @@ function byFault(call: Call, area: VideoArea, samples: number): Outcome | undefi
  * Returns the outcome if every sample is filtered. In Protocol A, such an operation has no `error`: it succeeds with
  * an empty result.
  */
-function filtered(area: VideoArea, samples: number): Outcome {
+function filteredOutcome(area: VideoArea, samples: number): Outcome {
   return area === 'a' ? { end: 'succeeds', filtered: samples } : failure('filtered');
 }

@@ -26,30 +26,30 @@ export function verify(stateDir: string, options: VerifyOptions = {}): Finding[]
   const bill = readBill(stateDir, now).filter(({ at }) => at >= since);
   const tasks = listTasks(stateDir).filter(({ createdAt }) => createdAt >= since);
   return [
-    ...chargedTwice(bill, journal),
-    ...polledTooFast(journal, minPollMs),
-    ...keysAtFileHost(journal),
-    ...(succeeded ? neverFetched(tasks, journal, now) : []),
-    ...(succeeded ? failureIgnored(tasks, journal, bill, now) : []),
+    ...findDoubleCharges(bill, journal),
+    ...findFastPolls(journal, minPollMs),
+    ...findLeakedKeys(journal),
+    ...(succeeded ? findUnfetchedResults(tasks, journal, now) : []),
+    ...(succeeded ? findIgnoredFailures(tasks, journal, bill, now) : []),
   ];
 }
 
 /** Specification 8: "Poll every 5–10 seconds until finished". */
-const POLL_MS = 5000;
-/** The required fraction of {@link POLL_MS}, because a script that sleeps for 5 s may poll slightly sooner. */
-const SLACK = 0.9;
+const defaultPollMs = 5000;
+/** The required fraction of {@link defaultPollMs}, because a script that sleeps for 5 s may poll slightly sooner. */
+const requiredShare = 0.9;
 
-function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | undefined): Finding[] {
+function findFastPolls(journal: readonly JournalEntry[], minPollMs: number | undefined): Finding[] {
   const polls = journal.filter((entry) => entry.kind === 'polled');
-  const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
-  const least = minPollMs ?? POLL_MS * SLACK;
+  const checkedPolls = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
+  const minGapMs = minPollMs ?? defaultPollMs * requiredShare;
   // Separates content requests from polls, because a client may request the content immediately after the status.
-  const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
-  return [...addresses.values()].flatMap((entries) => {
-    const gap = shortestGap(entries, minPollMs === undefined);
+  const pollGroups = groupBy(checkedPolls, ({ task, content }) => `${task} ${String(content)}`);
+  return [...pollGroups.values()].flatMap((entries) => {
+    const gap = shortestGapOf(entries, minPollMs === undefined);
     const task = entries[0]?.task ?? '';
-    if (gap >= least) return [];
-    const message = `Task ${task} was polled again after ${gap} ms; the minimum is ${minPollMs ?? POLL_MS} ms.`;
+    if (gap >= minGapMs) return [];
+    const message = `Task ${task} was polled again after ${gap} ms; the minimum is ${minPollMs ?? defaultPollMs} ms.`;
     return [{ kind: 'polled-too-fast' as const, tasks: [task], message }];
   });
 }
@@ -57,15 +57,15 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
 /**
  * Returns the shortest time between two consecutive polls, in ms. With `whileOpen`, ignores polls of a finished task.
  */
-function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
+function shortestGapOf(polls: readonly { at: number; open?: boolean }[], isOpenOnly: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
-    const before = polls[index];
-    return before === undefined || (whileOpen && !before.open) ? [] : [at - before.at];
+    const previous = polls[index];
+    return previous === undefined || (isOpenOnly && !previous.open) ? [] : [at - previous.at];
   });
   return gaps.reduce((shortest, gap) => Math.min(shortest, gap), Infinity);
 }
 
-function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
+function findLeakedKeys(journal: readonly JournalEntry[]): Finding[] {
   return journal.flatMap((entry) => {
     if (entry.kind !== 'key-at-file-host') return [];
     return [{ kind: entry.kind, tasks: [], message: `A key was sent to the file host: ${entry.path}` }];
@@ -84,35 +84,35 @@ export interface Finding {
  * Finds double charges: the same request charged again or, after a lost response, a different request for the same
  * prompt. A retry after a refund is not a double charge.
  */
-function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
-  const kept = bill.filter(({ refunded }) => !refunded);
-  const told = new Set(journal.flatMap((entry) => (entry.kind === 'told' ? [entry.task] : [])));
-  return [...repeats(kept), ...variants(kept, told)];
+function findDoubleCharges(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
+  const paidLines = bill.filter(({ refunded }) => !refunded);
+  const reportedTasks = new Set(journal.flatMap((entry) => (entry.kind === 'told' ? [entry.task] : [])));
+  return [...findRepeats(paidLines), ...findVariants(paidLines, reportedTasks)];
 }
 
 /** Finds requests with the same area, key and body. */
-function repeats(bill: readonly BillLine[]): Finding[] {
-  const intents = groupBy(bill, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
-  return [...intents.values()]
+function findRepeats(bill: readonly BillLine[]): Finding[] {
+  const linesByRequest = groupBy(bill, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
+  return [...linesByRequest.values()]
     .filter(({ length }) => length > 1)
-    .map((lines) => found(lines, `The same request was charged ${lines.length} times`));
+    .map((lines) => doubleCharge(lines, `The same request was charged ${lines.length} times`));
 }
 
 /**
  * Finds different requests with the same key and the same prompt, text or input, if the response to the first request
  * was lost. If that response was not lost, the client requested several versions intentionally.
  */
-function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
-  const wishes = groupBy(
+function findVariants(bill: readonly BillLine[], reportedTasks: ReadonlySet<string>): Finding[] {
+  const linesBySubject = groupBy(
     bill.filter(({ subject }) => subject !== undefined),
     ({ key, area, subject }) => `${key} ${kindOf(area)} ${subject ?? ''}`,
   );
-  return [...wishes.values()].flatMap((lines) => {
+  return [...linesBySubject.values()].flatMap((lines) => {
     const [first] = lines;
-    const differ = new Set(lines.map(({ fingerprint }) => fingerprint)).size > 1;
-    if (first === undefined || told.has(first.task) || !differ) return [];
+    const isDifferent = new Set(lines.map(({ fingerprint }) => fingerprint)).size > 1;
+    if (first === undefined || reportedTasks.has(first.task) || !isDifferent) return [];
     return [
-      found(
+      doubleCharge(
         lines,
         `After the response to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
       ),
@@ -127,7 +127,7 @@ function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }
 
-function found(lines: readonly BillLine[], message: string): Finding {
+function doubleCharge(lines: readonly BillLine[], message: string): Finding {
   return {
     kind: 'charged-twice',
     tasks: lines.map(({ task }) => task),
@@ -136,46 +136,54 @@ function found(lines: readonly BillLine[], message: string): Finding {
 }
 
 /** Finds results that were announced to a client but not fetched completely. */
-function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
+function findUnfetchedResults(
+  tasks: readonly Task[],
+  journal: readonly JournalEntry[],
+  now: number,
+): Finding[] {
   const spans = groupBy(
     journal.filter((entry) => entry.kind === 'fetched'),
     ({ task, sample }) => `${task}/${sample}`,
   );
-  const known = knownTasks(journal);
+  const knownIds = knownTasks(journal);
   return tasks.flatMap((task) => {
-    if (!known.has(task.id)) return [];
-    const missing = deliveredOf(task, now).filter((sample) => !isWhole(spans.get(`${task.id}/${sample}`)));
+    if (!knownIds.has(task.id)) return [];
+    const missing = deliveredSamples(task, now).filter(
+      (sample) => !isWhole(spans.get(`${task.id}/${sample}`)),
+    );
     if (missing.length === 0) return [];
-    const were = missing.length === 1 ? 'was' : 'were';
-    const message = `Task ${task.id} finished, but ${missing.length} of its results ${were} never fetched completely.`;
+    const verb = missing.length === 1 ? 'was' : 'were';
+    const message = `Task ${task.id} finished, but ${missing.length} of its results ${verb} never fetched completely.`;
     return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
   });
 }
 
 /** Finds failed tasks and broken streams that the client did not retry, although it reported success. */
-function failureIgnored(
+function findIgnoredFailures(
   tasks: readonly Task[],
   journal: readonly JournalEntry[],
   bill: readonly BillLine[],
   now: number,
 ): Finding[] {
-  const known = knownTasks(journal);
+  const knownIds = knownTasks(journal);
   const lines = new Map(bill.map((line) => [line.task, line]));
   const failed = tasks
-    .filter((task) => known.has(task.id) && isFailure(task) && progressOf(task, now).finishedAt !== undefined)
+    .filter(
+      (task) => knownIds.has(task.id) && isFailure(task) && progressOf(task, now).finishedAt !== undefined,
+    )
     .map(({ id, createdAt }) => ({
       task: id,
       at: createdAt,
       subject: lines.get(id)?.subject,
-      did: 'failed',
+      problem: 'failed',
     }));
   const broken = journal
     .filter((entry) => entry.kind === 'broke-off')
-    .map(({ task, at, subject }) => ({ task, at, subject, did: 'broke off' }));
-  return [...failed, ...broken].flatMap(({ task, at, subject, did }) => {
-    const again = bill.some((line) => line.subject === subject && line.at >= at && line.task !== task);
-    if (again && subject !== undefined) return [];
-    const message = `${task} ${did}, but the script still exited with 0.`;
+    .map(({ task, at, subject }) => ({ task, at, subject, problem: 'broke off' }));
+  return [...failed, ...broken].flatMap(({ task, at, subject, problem }) => {
+    const isRepeated = bill.some((line) => line.subject === subject && line.at >= at && line.task !== task);
+    if (isRepeated && subject !== undefined) return [];
+    const message = `${task} ${problem}, but the script still exited with 0.`;
     return [{ kind: 'failure-ignored' as const, tasks: [task], message }];
   });
 }
@@ -188,7 +196,7 @@ function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
 }
 
 /** Returns the indexes of a task's samples that can be fetched at `now`. */
-function deliveredOf(task: Task, now: number): number[] {
+function deliveredSamples(task: Task, now: number): number[] {
   const { outcome, samples } = task;
   if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];
   return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
@@ -196,10 +204,10 @@ function deliveredOf(task: Task, now: number): number[] {
 
 /** Whether the sent ranges, in any order, cover the whole file. */
 function isWhole(spans: readonly { start: number; end: number; total: number }[] = []): boolean {
-  let reached = 0;
-  for (const { start, end } of spans.toSorted((left, right) => left.start - right.start))
-    if (start <= reached) reached = Math.max(reached, end);
-  return spans.some(({ total }) => reached >= total);
+  let coveredEnd = 0;
+  for (const { start, end } of spans.toSorted((one, other) => one.start - other.start))
+    if (start <= coveredEnd) coveredEnd = Math.max(coveredEnd, end);
+  return spans.some(({ total }) => coveredEnd >= total);
 }
 
 /** Groups items by name, in order of first appearance. */

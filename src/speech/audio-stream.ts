@@ -58,7 +58,7 @@ export async function finishStream(
   job: Job,
   deps: SpeechDeps,
 ): Promise<JobFile | undefined> {
-  const { end, kept, bytes } = await readStream(audio, deps, job.id);
+  const { end, savedFile, bytes } = await readStream(audio, deps, job.id);
   if (end.kind !== 'whole') throw await abandonStream(end, bytes, audio, job, deps);
   // Record the audio's path first, so that the next run can publish the audio if this run dies before publishing.
   const event: JobEvent = {
@@ -66,11 +66,11 @@ export async function finishStream(
     state: 'succeeded',
     native_status: '20000000',
     usage: end.usage,
-    details: kept && { kept },
+    details: savedFile && { kept: savedFile },
   };
   const ledgerError = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
   await chargeUsage({ ...job, state: 'succeeded', usage: end.usage }, deps);
-  const file = kept && (await audio.sink.publish(kept));
+  const file = savedFile && (await audio.sink.publish(savedFile));
   if (file !== undefined && !ledgerError) await deps.ledger.append(job.id, { type: 'file', file });
   await bestEffort(deps, () => audio.sink.discard());
   if (ledgerError) throw unrecordedError(ledgerError.error, file, 'It was written to the output.');
@@ -87,10 +87,10 @@ export async function saveUnrecorded(
   job: Job,
   deps: SpeechDeps,
 ): Promise<unknown> {
-  const { end, kept } = await readStream(audio, deps);
+  const { end, savedFile } = await readStream(audio, deps);
   await chargeUsage({ ...job, state: end.kind === 'whole' ? 'succeeded' : 'failed', usage: end.usage }, deps);
   if (end.kind === 'whole') {
-    const file = kept && (await audio.sink.publish(kept));
+    const file = savedFile && (await audio.sink.publish(savedFile));
     await bestEffort(deps, () => audio.sink.discard());
     return unrecordedError(cause, file, 'It was written to the output.');
   }
@@ -105,7 +105,7 @@ export async function saveUnrecorded(
 /** How a stream ended, the audio file if the audio is complete, and the number of audio bytes received. */
 interface Received {
   end: StreamEnd;
-  kept?: JobFile;
+  savedFile?: JobFile;
   bytes: number;
 }
 
@@ -124,7 +124,7 @@ async function readStream(audio: AudioStream, deps: SpeechDeps, name = 'not reco
   try {
     const { body, clean } = audio.reply;
     const end = await receive(body, write, { idleMs, deadline: audio.deadline, clean });
-    return { end, bytes, kept: end.kind === 'whole' ? await audio.sink.complete() : undefined };
+    return { end, bytes, savedFile: end.kind === 'whole' ? await audio.sink.complete() : undefined };
   } catch (error) {
     return { end: { kind: 'unwritable', error }, bytes };
   } finally {

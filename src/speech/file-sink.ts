@@ -106,9 +106,9 @@ export class FileSink implements AudioSink {
     };
   }
 
-  async publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile> {
-    const version = kept.path === this.#part ? this.#version : undefined;
-    return this.#publish({ ...kept, version }, this.#isBegun, onSealed);
+  async publish(savedFile: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile> {
+    const version = savedFile.path === this.#part ? this.#version : undefined;
+    return this.#publish({ ...savedFile, version }, this.#isBegun, onSealed);
   }
 
   async abandon(): Promise<string | undefined> {
@@ -148,11 +148,11 @@ export class FileSink implements AudioSink {
       if (file.unmarked_sha256 === undefined) this.#options.mark?.(savedText);
       return { file };
     }
-    for (const { isPart = false, ...kept } of candidates) {
-      if (!(await isIntact(kept))) continue;
+    for (const { isPart = false, ...savedFile } of candidates) {
+      if (!(await isIntact(savedFile))) continue;
       // The run that made a part may have died while publishing it, so the target may exist.
       if (!isPart) checkOutput(target, { force });
-      const source = isPart ? kept : await this.#copy(kept);
+      const source = isPart ? savedFile : await this.#copy(savedFile);
       return { file: await this.#publish({ ...source, ...provenanceOf(source.path) }, isPart) };
     }
     return undefined;
@@ -195,13 +195,13 @@ export class FileSink implements AudioSink {
     return this.lock;
   }
 
-  async #copy(kept: JobFile): Promise<JobFile> {
+  async #copy(savedFile: JobFile): Promise<JobFile> {
     try {
       const { path, file } = await this.#lock().createScratch();
-      await copyFile(kept.path, path)
+      await copyFile(savedFile.path, path)
         .then(() => syncFile(file))
         .finally(() => closeSync(file));
-      return { ...kept, path };
+      return { ...savedFile, path };
     } catch (error) {
       throw localError(error, this.target, 'no');
     }

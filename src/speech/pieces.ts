@@ -173,13 +173,13 @@ class Pieces {
   }
 
   async #publish(): Promise<JobFile | undefined> {
-    const kept = await this.#sink.complete();
+    const savedFile = await this.#sink.complete();
     // Record the output before publishing it, so that a later run recognizes it.
     const record = ({ path, bytes, sha256 }: JobFile): Promise<void> =>
       this.#output.note({ sealed: { bytes, sha256 } }).catch((error: unknown) => {
         throw localError(error, path, 'yes');
       });
-    const file = kept && (await this.#sink.publish(kept, record));
+    const file = savedFile && (await this.#sink.publish(savedFile, record));
     await this.#clear();
     return file;
   }

@@ -31,7 +31,7 @@ export interface AudioSink {
    * @param onSealed called with the file immediately before it gets its name
    * @throws MgwError with exit 10 if the audio cannot be published.
    */
-  publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile>;
+  publish(savedFile: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile>;
   /** Ends incomplete audio. Returns the path of the part; undefined if there is none. */
   abandon(): Promise<string | undefined>;
   /** Removes the part, if there is one. */
@@ -97,8 +97,8 @@ export class StreamSink implements AudioSink {
     return Promise.resolve(undefined);
   }
 
-  publish(kept: JobFile): Promise<JobFile> {
-    return Promise.resolve(kept);
+  publish(savedFile: JobFile): Promise<JobFile> {
+    return Promise.resolve(savedFile);
   }
 
   abandon(): Promise<undefined> {
@@ -114,9 +114,9 @@ export class StreamSink implements AudioSink {
   }
 
   async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
-    for (const kept of candidates) {
-      if (!(await isIntact(kept))) continue;
-      for await (const chunk of createReadStream(kept.path)) await this.#writeBytes(chunk as Buffer);
+    for (const savedFile of candidates) {
+      if (!(await isIntact(savedFile))) continue;
+      for await (const chunk of createReadStream(savedFile.path)) await this.#writeBytes(chunk as Buffer);
       return {};
     }
     return undefined;

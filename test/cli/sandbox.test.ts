@@ -8,8 +8,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { addServeOptions, serve } from '../../src/cli/commands/sandbox/serve.ts';
 import { createContext } from '../../src/cli/context.ts';
 import { rules as settings } from '../../src/config/rules.ts';
-import { FAULTS } from '../../src/sandbox/faults.ts';
-import { MAGIC_WORDS } from '../../src/sandbox/tasks.ts';
+import { allFaults } from '../../src/sandbox/faults.ts';
+import { magicWords } from '../../src/sandbox/tasks.ts';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -346,12 +346,12 @@ describe('mgw sandbox', () => {
 
   it('faults prints every fault and every magic word', async () => {
     const run = await user.run(['sandbox', 'faults', '--json']);
-    expect(run.json['faults']).toEqual(FAULTS);
-    expect(run.json['magic_words']).toEqual(MAGIC_WORDS);
+    expect(run.json['faults']).toEqual(allFaults);
+    expect(run.json['magic_words']).toEqual(magicWords);
     const text = (await user.run(['sandbox', 'faults'])).stdout;
     const rows = text.split('\n').map((line) => line.split(/ {2,}/));
-    for (const { name, on, does } of FAULTS) expect(rows).toContainEqual([name, on, does]);
-    for (const { word, areas, does } of MAGIC_WORDS) expect(rows).toContainEqual([word, areas, does]);
+    for (const { name, on, does } of allFaults) expect(rows).toContainEqual([name, on, does]);
+    for (const { word, areas, does } of magicWords) expect(rows).toContainEqual([word, areas, does]);
   });
 
   it('start serves mgw and other clients until it is stopped', async () => {
@@ -388,7 +388,7 @@ describe('docs/sandbox.md', () => {
     const named = [...text.matchAll(/--fault ([a-z0-9-]+?)(?:x\d+)?(?=[@\s`])/g)].map(
       ([, name = '']) => name,
     );
-    const known: readonly string[] = FAULTS.map(({ name }) => name);
+    const known: readonly string[] = allFaults.map(({ name }) => name);
     expect(named.length).toBeGreaterThan(3);
     expect(named.filter((name) => !known.includes(name))).toEqual([]);
   });

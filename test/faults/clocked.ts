@@ -48,7 +48,7 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
   };
-  const waiting = { deadline: deadlineIn(30 * 60_000, clock), intervalMs: 5000, atOnce: false };
+  const waiting = { deadline: deadlineIn(30 * 60_000, clock), intervalMs: 5000, isImmediate: false };
   const jobOf = async ({ id }: CliJson['job']): Promise<Job> => {
     const job = await ledger.read(id);
     if (job === undefined) throw new Error(`there is no job ${id}`);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { FAULTS } from '../../src/sandbox/faults.ts';
+import { allFaults } from '../../src/sandbox/faults.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { verify } from '../../src/sandbox/verify.ts';
@@ -144,6 +144,6 @@ describe('the list of sandbox faults', () => {
       ...rows.flatMap(([faults]) => faults.split(',').map((fault) => fault.replace(/(x\d+)?(@\d+%)?$/, ''))),
       ...elsewhere,
     ];
-    expect(FAULTS.map(({ name }) => name).filter((name) => !named.includes(name))).toEqual([]);
+    expect(allFaults.map(({ name }) => name).filter((name) => !named.includes(name))).toEqual([]);
   });
 });

@@ -7,7 +7,7 @@ import { priceOf } from '../../src/flows/prices.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { protocols, type ProtocolName } from '../../src/protocols/registry.ts';
 import { readBill, totalOf } from '../../src/sandbox/bill.ts';
-import { PRICES, type Price } from '../../src/sandbox/models.ts';
+import { allPrices, type Price } from '../../src/sandbox/models.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { sandbox, type TestSandbox } from '../sandbox/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -111,7 +111,7 @@ const parts = fc.record({
 
 it('the reserved amount equals the bill to the last digit for any price, or exceeds the bill if the request is ambiguous', async () => {
   const gateway = await sandbox();
-  const prices = PRICES as Price[];
+  const prices = allPrices as Price[];
   const real = [...prices];
   onEnd(() => void prices.splice(0, prices.length, ...real));
   let same = 0;

@@ -109,7 +109,7 @@ describe('the remaining budget of a batch', () => {
       amount,
     );
     const shown = found.map(
-      ({ label, left, limit: of }) => `${label}: ${formatDecimal(left)} of ${formatDecimal(of)}`,
+      ({ label, remaining, limit: of }) => `${label}: ${formatDecimal(remaining)} of ${formatDecimal(of)}`,
     );
     return [shown, state];
   };
@@ -184,7 +184,7 @@ describePostgres('the database of a session', (newPlace) => {
     const settings = { ...(await session.settings()), budget: named };
     const own = { ...session, settings: () => Promise.resolve(settings) };
     expect(await remaindersFor(own, 'films', undefined)).toEqual([
-      { label: 'the budget clips', limit: limit.amount, left: decimalOf(3) },
+      { label: 'the budget clips', limit: limit.amount, remaining: decimalOf(3) },
     ]);
     const database = await unused.database();
     expect(await database?.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);

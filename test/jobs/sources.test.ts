@@ -55,7 +55,7 @@ async function fetchFrom(
   const path = join(state, 'boat.mp4');
   const outcome = await fetchResults(job, protocol, deps, {
     ...{ target: { kind: 'file', path }, force: false, key, trustedOrigins: [] },
-    ...{ deadline: { remainingMs: () => 60_000 }, intervalMs: 10, atOnce: true },
+    ...{ deadline: { remainingMs: () => 60_000 }, intervalMs: 10, isImmediate: true },
     toStdout: () => Promise.resolve(),
   }).catch((error: unknown) => error);
   const saved = readdirSync(state).filter((name) => name.endsWith('.mp4'));

@@ -59,7 +59,7 @@ async function waitFor(
   const deadline = deadlineIn(30 * minutes, deps.clock);
   return {
     exit: 0,
-    ...(await watch(job, protocol, deps, { deadline, intervalMs: 5000, atOnce: false, ...options })),
+    ...(await watch(job, protocol, deps, { deadline, intervalMs: 5000, isImmediate: false, ...options })),
   };
 }
 
@@ -170,7 +170,7 @@ describe('a wait', () => {
     const deadline = deadlineIn(-1, at.deps.clock);
     expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
     expect(at.server.requests).toHaveLength(0);
-    expect((await failure(waitFor(at, c, { deadline, atOnce: true }))).exitCode).toBe(8);
+    expect((await failure(waitFor(at, c, { deadline, isImmediate: true }))).exitCode).toBe(8);
     expect(at.server.requests).toHaveLength(1);
   });
 
@@ -285,7 +285,7 @@ describe('the response "not found" for a task', () => {
   it('leads to exit 9 immediately if the task was started elsewhere at an unknown time', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
-    expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
+    expect((await failure(waitFor(at, c, { isImmediate: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
 
@@ -294,7 +294,7 @@ describe('the response "not found" for a task', () => {
     const { id } = at.job;
     const job = { ...at.job, record: { ...at.job.record, isUnconfirmed: true } };
     at.server.answers.push(missing);
-    const error = await failure(waitFor({ ...at, job }, c, { atOnce: true }));
+    const error = await failure(waitFor({ ...at, job }, c, { isImmediate: true }));
     const next = ['mgw', 'jobs', 'resolve', id];
     expect(error).toMatchObject({ exitCode: 9, charged: 'maybe', retry: 'never', next });
     expect(error.message).toContain('resolve the job again');
@@ -367,12 +367,12 @@ describe('a wait with irregular responses', () => {
     const { job } = await waitFor(at);
     const failed = says({ task_id: 'task_0001', status: 'failed' });
     at.server.answers.push(running, failed, running, completed);
-    const again = await waitFor({ ...at, job }, c, { atOnce: true });
+    const again = await waitFor({ ...at, job }, c, { isImmediate: true });
     expect(again.job).toMatchObject({ state: 'succeeded', finished_at: job.finished_at });
     expect(at.server.answers).toHaveLength(0);
     // The gateway no longer has the result.
     at.server.answers.push(...Array.from({ length: 11 }, () => failed));
-    const gone = await failure(waitFor({ ...at, job }, c, { atOnce: true }));
+    const gone = await failure(waitFor({ ...at, job }, c, { isImmediate: true }));
     expect(gone).toMatchObject({ code: 'result_unavailable', exitCode: 9, charged: 'yes', retry: 'resume' });
     expect(at.server.answers).toHaveLength(0);
   });

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { BillLine } from '../../src/sandbox/bill.ts';
-import { appendToBill, fingerprint, readBill, reset, totalOf } from '../../src/sandbox/bill.ts';
+import { appendToBill, fingerprint, readBill, totalOf } from '../../src/sandbox/bill.ts';
+import { reset } from '../../src/sandbox/state.ts';
 import { freshState, sandbox } from './harness.ts';
 
 const LINE: BillLine = { task: 't1', area: 'c', model: 'm', amount: 5, fingerprint: 'f', key: 'k', at: 1000 };

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import {
-  FAULTS,
+  allFaults,
   FaultSyntaxError,
-  forgetFaults,
+  resetFaultCounts,
   parseFaults,
   startChaos,
   useFault,
@@ -13,13 +13,13 @@ import { freshState, sandbox } from './harness.ts';
 
 describe('the fault syntax', () => {
   test.each([
-    ['poll-502', { name: 'poll-502', times: Infinity, percent: 100 }],
-    ['poll-502x3', { name: 'poll-502', times: 3, percent: 100 }],
-    ['download-cut', { name: 'download-cut', times: Infinity, percent: 50 }],
-    ['download-cut@40%', { name: 'download-cut', times: Infinity, percent: 40 }],
-    ['download-cut@12.5%', { name: 'download-cut', times: Infinity, percent: 12.5 }],
-    ['download-cutx2@40%', { name: 'download-cut', times: 2, percent: 40 }],
-    ['download-cut@40%x2', { name: 'download-cut', times: 2, percent: 40 }],
+    ['poll-502', { name: 'poll-502', maxHits: Infinity, percent: 100 }],
+    ['poll-502x3', { name: 'poll-502', maxHits: 3, percent: 100 }],
+    ['download-cut', { name: 'download-cut', maxHits: Infinity, percent: 50 }],
+    ['download-cut@40%', { name: 'download-cut', maxHits: Infinity, percent: 40 }],
+    ['download-cut@12.5%', { name: 'download-cut', maxHits: Infinity, percent: 12.5 }],
+    ['download-cutx2@40%', { name: 'download-cut', maxHits: 2, percent: 40 }],
+    ['download-cut@40%x2', { name: 'download-cut', maxHits: 2, percent: 40 }],
   ])('reads %s', (text, fault) => {
     expect(parseFaults([text])).toEqual([{ ...fault, text }]);
   });
@@ -53,10 +53,10 @@ describe('the fault syntax', () => {
   });
 
   test('reads every fault with any count, and throws only usage errors', () => {
-    const names = fc.constantFrom(...FAULTS.map(({ name }) => name));
+    const names = fc.constantFrom(...allFaults.map(({ name }) => name));
     fc.assert(
-      fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
-        expect(parseFaults([`${name}x${times}`])).toMatchObject([{ name, times }]);
+      fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, maxHits) => {
+        expect(parseFaults([`${name}x${maxHits}`])).toMatchObject([{ name, maxHits }]);
       }),
       { numRuns: 40 },
     );
@@ -93,16 +93,16 @@ describe('the fault counter', () => {
     const state = freshState();
     const faults = parseFaults(['poll-502x1']);
     expect(useFault(state, faults, 'poll-502')).toBeDefined();
-    forgetFaults(state);
+    resetFaultCounts(state);
     expect(useFault(state, faults, 'poll-502')).toBeDefined();
     expect(useFault(state, faults, 'poll-502')).toBeUndefined();
   });
 });
 
 test('the fault catalogue lists each fault once, in --fault syntax', () => {
-  expect(new Set(FAULTS.map(({ name }) => name)).size).toBe(FAULTS.length);
-  expect(parseFaults(FAULTS.map(({ name }) => name)).map(({ name }) => name)).toEqual(
-    FAULTS.map(({ name }) => name),
+  expect(new Set(allFaults.map(({ name }) => name)).size).toBe(allFaults.length);
+  expect(parseFaults(allFaults.map(({ name }) => name)).map(({ name }) => name)).toEqual(
+    allFaults.map(({ name }) => name),
   );
 });
 
@@ -149,10 +149,12 @@ describe('chaos', () => {
       );
       return new Set(hits.filter((name) => name !== undefined));
     };
-    const ways = FAULTS.map(({ name }) => name).filter(
-      (name) =>
-        /^(b-)?(submit|poll|download|url|models|tts|responses)-/.test(name) && name !== 'download-stall',
-    );
+    const ways = allFaults
+      .map(({ name }) => name)
+      .filter(
+        (name) =>
+          /^(b-)?(submit|poll|download|url|models|tts|responses)-/.test(name) && name !== 'download-stall',
+      );
     expect([...seen('b')].sort()).toEqual([...ways].sort());
     expect([...seen('c')].filter((name) => name.startsWith('b-'))).toEqual([]);
   });

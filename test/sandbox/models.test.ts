@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { MODELS, priceFor, PRICES, priceText } from '../../src/sandbox/models.ts';
+import { allModels, priceFor, allPrices, priceText } from '../../src/sandbox/models.ts';
 import { sandbox } from './harness.ts';
 
 interface Entry {
@@ -35,9 +35,9 @@ test('the sandbox returns one model by its id, or an error with HTTP 200 for an 
 test('the model list contains a price for every sandbox model', async () => {
   const gateway = await sandbox();
   const entries = (await gateway.call('GET', '/v1/models')).at('data') as { id: string; prices: object[] }[];
-  expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));
-  expect(entries.flatMap(({ prices }) => prices)).toHaveLength(PRICES.length);
-  for (const { area, id } of MODELS) expect(Number(priceFor(area, id).price)).toBeGreaterThan(0);
+  expect(entries.map(({ id }) => id)).toEqual(allModels.map(({ id }) => id));
+  expect(entries.flatMap(({ prices }) => prices)).toHaveLength(allPrices.length);
+  for (const { area, id } of allModels) expect(Number(priceFor(area, id).price)).toBeGreaterThan(0);
   const parts = (image: string): object => ({ reference_image: image, free_reference_images: 5 });
   expect(entries.find(({ id }) => id === 'vendor-h3')?.prices).toEqual([
     { unit: 'second', price: '10', default_seconds: 5, ...parts('3') },

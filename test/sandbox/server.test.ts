@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { LARGEST_BODY } from '../../src/sandbox/body.ts';
+import { maxBodyBytes } from '../../src/sandbox/body.ts';
 import { isForeign } from '../../src/sandbox/listener.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { sandbox, type Answer } from './harness.ts';
@@ -163,7 +163,7 @@ describe('the sandbox server', () => {
   test('refuses a body above its limit, by the declared length and by the received bytes', async () => {
     const gateway = await sandbox();
     const headers = { Authorization: `Bearer ${gateway.key}`, 'Content-Type': 'application/json' };
-    const length = { 'Content-Length': String(LARGEST_BODY + 1) };
+    const length = { 'Content-Length': String(maxBodyBytes + 1) };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'POST', { ...headers, ...length })).toBe(413);
     expect(await endlessStatus(`${gateway.url}/v1/videos`, headers)).toBe(413);
   });

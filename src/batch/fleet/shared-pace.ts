@@ -76,9 +76,9 @@ export class SharedPace implements Pace {
   async enter(signal: AbortSignal, max = 1): Promise<number> {
     for (let checkMs = minCheckMs; ; checkMs = Math.min(maxCheckMs, checkMs * 1.5)) {
       signal.throwIfAborted();
-      const { taken, most } = await this.#slots.acquire(max);
-      this.#noteLimit(most);
-      if (taken > 0) return taken;
+      const { slotCount, maxSlots } = await this.#slots.acquire(max);
+      this.#noteLimit(maxSlots);
+      if (slotCount > 0) return slotCount;
       await this.#options.clock.sleep(checkMs * (0.5 + Math.random() / 2), signal);
     }
   }

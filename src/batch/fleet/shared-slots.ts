@@ -28,7 +28,9 @@ export class SharedSlots {
   #isReturning = false;
   // Runs one statement at a time, so that `#held` is exact for each statement. Each statement also releases the slots
   // that this process no longer uses.
-  readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
+  readonly #exchange: (request: {
+    max: number;
+  }) => Promise<{ slotCount: number; maxSlots: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
     this.#options = options;
@@ -39,8 +41,8 @@ export class SharedSlots {
    * Acquires up to `max` free slots. Also returns the current limit on tasks in progress.
    * @throws MgwError('unreachable').
    */
-  async acquire(max: number): Promise<{ taken: number; most: number }> {
-    return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
+  async acquire(max: number): Promise<{ slotCount: number; maxSlots: number }> {
+    return (await this.#exchange({ max })) ?? { slotCount: 0, maxSlots: this.#options.concurrency };
   }
 
   /** Releases one of this process's slots. */
@@ -61,24 +63,24 @@ export class SharedSlots {
 
   async #exchangeAll(
     requests: { max: number }[],
-  ): Promise<Map<{ max: number }, { taken: number; most: number }>> {
+  ): Promise<Map<{ max: number }, { slotCount: number; maxSlots: number }>> {
     const { batch, fleet, concurrency } = this.#options;
-    const held = [...this.#held];
-    const wanted = Math.min(
+    const heldNumbers = [...this.#held];
+    const requestedCount = Math.min(
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
     const [row] = await fleet.query<{ numbers: number[]; most: number }>(exchangeSlots, [
-      ...[batch, await fleet.lease(), held, concurrency, wanted],
+      ...[batch, await fleet.lease(), heldNumbers, concurrency, requestedCount],
     ]);
-    const { numbers = [], most = concurrency } = row ?? {};
+    const { numbers = [], most: maxSlots = concurrency } = row ?? {};
     for (const number of numbers) this.#held.add(number);
     let remaining = numbers.length;
     return new Map(
       requests.map((request) => {
-        const taken = Math.min(remaining, request.max);
-        remaining -= taken;
-        return [request, { taken, most }];
+        const slotCount = Math.min(remaining, request.max);
+        remaining -= slotCount;
+        return [request, { slotCount, maxSlots }];
       }),
     );
   }

@@ -132,9 +132,9 @@ export class Worker {
           continue;
         }
         // Claims one row and waits for a slot. Claims more rows only if there are slots for them.
-        const taken = await this.#take(queued.name, 1, withJob);
-        if (taken.length === 0 && (withJob !== undefined || run.isIdle)) break;
-        if (taken.length === 0) {
+        const claimedRows = await this.#take(queued.name, 1, withJob);
+        if (claimedRows.length === 0 && (withJob !== undefined || run.isIdle)) break;
+        if (claimedRows.length === 0) {
           const newRows = new Promise<void>((resolve) => this.#wakeBatch.set(queued.name, resolve));
           await Promise.race([newRows, run.nextEnd()]);
           this.#wakeBatch.delete(queued.name);
@@ -143,15 +143,15 @@ export class Worker {
         const slots = await run.slots(isInDoubt ? 1 : 1 + this.#limit.free, withJob && 'running');
         const capacity = Math.min(slots.length - 1, this.#limit.free);
         try {
-          if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity, withJob)));
+          if (capacity > 0) claimedRows.push(...(await this.#take(queued.name, capacity, withJob)));
         } catch (error) {
           // Rows that were claimed despite the error are under this worker's lease, and the next claim returns them.
           this.#watcher.note(`${messageOf(error)} Retrying.`);
         }
-        for (const slot of slots.slice(taken.length)) slot.leave();
-        for (const row of taken) rows.set(row.id, row);
+        for (const slot of slots.slice(claimedRows.length)) slot.leave();
+        for (const row of claimedRows) rows.set(row.id, row);
         const started = await Promise.allSettled(
-          taken.map((row, index) => this.#start(row, slots[index], opened, run, rows)),
+          claimedRows.map((row, index) => this.#start(row, slots[index], opened, run, rows)),
         );
         for (const each of started) if (each.status === 'rejected') throw each.reason;
       }
@@ -167,17 +167,17 @@ export class Worker {
 
   async #take(batch: string, max: number, ids?: string[]): Promise<ClaimedRow[]> {
     this.#limit.claim(max);
-    let taken: ClaimedRow[] = [];
+    let claimedRows: ClaimedRow[] = [];
     try {
-      return (taken = await this.#options.queue.claim(batch, max, ids));
+      return (claimedRows = await this.#options.queue.claim(batch, max, ids));
     } finally {
-      this.#limit.release(max - taken.length);
+      this.#limit.release(max - claimedRows.length);
     }
   }
 
   // Plans a row and starts it, unless the row needs no work or the run is over.
   async #start(
-    taken: ClaimedRow,
+    row: ClaimedRow,
     slot: Slot | undefined,
     { batch, plan, queued }: OpenedBatch & { queued: QueuedBatch },
     run: BatchRun,
@@ -186,44 +186,39 @@ export class Worker {
     const { queue } = this.#options;
     const release = (record: (row: ClaimedRow) => Promise<void>): Promise<void> => {
       slot?.leave();
-      return this.#release(taken.id, rows, record);
+      return this.#release(row.id, rows, record);
     };
     const refuse = (why: string, isReturned: boolean): Promise<void> => {
       if (isReturned) this.#idle.setStuck(batch.name, true);
-      this.#watcher.bad(batch, taken.id, why, isReturned);
+      this.#watcher.bad(batch, row.id, why, isReturned);
       return release(() =>
-        isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
+        isReturned ? queue.returnToQueue(row, stuckRetryMs, why) : queue.recordEnd(row, 'bad', why),
       );
     };
     let planned: PlannedRow;
     try {
-      planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
+      planned = await planRow(parseRow(row.id, row.content), batch, plan);
     } catch (thrown) {
       const error = toMgwError(thrown);
-      if (error.code === 'usage') return refuse(error.message, await isValidElsewhere(taken, batch, plan));
-      await release(() => queue.returnToQueue(taken, 0));
+      if (error.code === 'usage') return refuse(error.message, await isValidElsewhere(row, batch, plan));
+      await release(() => queue.returnToQueue(row, 0));
       throw error;
     }
     const rowToRun = everyRow.rowToRun(planned, planned.take.number);
     if (rowToRun === undefined) {
       this.#watcher.skipped(batch, planned);
-      return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
+      return release(() => queue.recordEnd(row, planned.state, planned.take.job?.error?.message));
     }
     // While the row waited for its slot, its lease may have ended, so that another worker can claim the row.
     const { state } = rowToRun;
-    if (
-      slot === undefined ||
-      run.isOverFor(state) ||
-      this.#isOutdated(queued) ||
-      !(await queue.isOwn(taken))
-    ) {
+    if (slot === undefined || run.isOverFor(state) || this.#isOutdated(queued) || !(await queue.isOwn(row))) {
       const isUnpaid = state !== 'running' && run.isOver && !run.isOverFor('running');
-      return release(() => queue.returnToQueue(taken, isUnpaid ? stuckRetryMs : 0));
+      return release(() => queue.returnToQueue(row, isUnpaid ? stuckRetryMs : 0));
     }
     const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
       return refuse(`${rowToRun.path} is also the output of another row in progress.`, true);
-    this.#outputs.set(taken, path);
+    this.#outputs.set(row, path);
     run.start(rowToRun, slot);
   }
 

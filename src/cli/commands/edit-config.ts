@@ -44,8 +44,8 @@ export async function editConfig(context: Context): Promise<Outcome> {
       const { replaceConfig } = await import('../../config/store.ts');
       await replaceConfig(file, originalBytes, edited.config).catch((error: unknown) => {
         keepsCopy = true;
-        const { message, ...told } = toMgwError(error);
-        throw new MgwError(told.code, `${message} Your changes are in ${copy}.`);
+        const { message, ...details } = toMgwError(error);
+        throw new MgwError(details.code, `${message} Your changes are in ${copy}.`);
       });
     }
     progress.note(isChanged ? `Saved ${file}.` : 'Nothing was changed.');
@@ -189,8 +189,8 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
   if (flag.kind !== 'list' && words.length !== 1)
     throw usageError(`${path.join('.')} must be a single value.`);
   for (const word of words) checkWord(flag, path, word);
-  const given = flag.kind === 'list' ? [...words] : (words[0] ?? '');
-  const value = flag.kind === 'switch' ? given === 'true' : given;
+  const flagValue = flag.kind === 'list' ? [...words] : (words[0] ?? '');
+  const value = flag.kind === 'switch' ? flagValue === 'true' : flagValue;
   const body = protocol.normalise(compose(protocol, { flags: { model, [name]: value } }));
   const violations = (await protocol.checks()).check(body);
   const flagViolations = violations.filter(

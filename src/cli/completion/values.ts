@@ -102,8 +102,8 @@ async function knownModels(context: Context, { command }: Place): Promise<KnownM
 }
 
 async function sandboxModels(): Promise<KnownModel[]> {
-  const { MODELS } = await import('../../sandbox/models.ts');
-  return MODELS.map(({ id, area, versions = [] }) => ({
+  const { allModels } = await import('../../sandbox/models.ts');
+  return allModels.map(({ id, area, versions = [] }) => ({
     id,
     protocols: area === 'tts' || area === 'responses' ? [] : [area],
     model_versions: [...versions],
@@ -134,8 +134,8 @@ async function batchNames(context: Context): Promise<string[]> {
 }
 
 async function faultCompletions(): Promise<Completions> {
-  const { FAULTS } = await import('../../sandbox/faults.ts');
-  return { words: FAULTS.map(({ name, does }) => ({ word: name, about: does })) };
+  const { allFaults } = await import('../../sandbox/faults.ts');
+  return { words: allFaults.map(({ name, does }) => ({ word: name, about: does })) };
 }
 
 async function refCompletions(context: Context, place: Place): Promise<Completions> {

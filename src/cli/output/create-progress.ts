@@ -123,7 +123,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
   const lines = (): readonly string[] =>
     linesOf(activity, [...jobs.values()], [...calls], clock.monotonic() - (startedAt ?? 0), clock.now());
   const line = spinningLine(options, () => fittingLine(lines(), columns() - reservedColumns));
-  const show = (atOnce = false): void => {
+  const show = (isImmediate = false): void => {
     if (showsNotesOnly) return;
     if (activity === undefined && jobs.size === 0 && calls.size === 0) {
       startedAt = undefined;
@@ -131,13 +131,13 @@ export function terminalProgress(options: ProgressOptions): Progress {
       return;
     }
     startedAt ??= clock.monotonic();
-    line.show(atOnce);
+    line.show(isImmediate);
   };
   const setActivity = (next: Transfer | Count, isComplete: boolean): void => {
     // A small file is complete before the next frame is due, but should still be displayed.
-    const atOnce = activity === undefined || isComplete;
+    const isImmediate = activity === undefined || isComplete;
     activity = next;
-    show(atOnce);
+    show(isImmediate);
   };
   return {
     note: (text) => line.printAbove(`${wrap(printableLine(text), columns(), '', maxWidthOf)}\n`),
@@ -214,8 +214,8 @@ function fittingLine(lines: readonly string[], maxWidth: number): string {
 
 interface SpinningLine {
   prepare(): void;
-  /** Shows the current text: immediately if `atOnce`, otherwise in the next frame. */
-  show(atOnce: boolean): void;
+  /** Shows the current text: immediately if `isImmediate`, otherwise in the next frame. */
+  show(isImmediate: boolean): void;
   printAbove(text: string): void;
   withSpinnerHidden<T>(action: () => Promise<T>): Promise<T>;
   hide(): void;
@@ -244,14 +244,14 @@ function spinningLine({ stderr, color }: ProgressOptions, text: () => string): S
   const prepare = (): void => void (loading ??= load());
   return {
     prepare,
-    show: (atOnce) => {
+    show: (isImmediate) => {
       isShown = true;
       prepare();
       if (spinner === undefined) return;
       if (!spinner.isSpinning) startSpinner();
       else {
         spinner.text = text();
-        if (atOnce) spinner.render();
+        if (isImmediate) spinner.render();
       }
     },
     printAbove: (lines) => {

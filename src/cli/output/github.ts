@@ -91,7 +91,7 @@ function summaryLines(
 // The delimiters are longer than any sequence of backticks in the text, so no backtick in the text ends the span.
 function codeSpan(text: string): string {
   const runs = text.match(/`+/g) ?? [];
-  const delimiter = '`'.repeat(runs.reduce((longest, { length }) => Math.max(longest, length), 0) + 1);
+  const delimiter = '`'.repeat(runs.reduce((maxLength, { length }) => Math.max(maxLength, length), 0) + 1);
   const line = text.replace(/\s+/g, ' ');
   return delimiter === '`' ? `\`${line}\`` : `${delimiter} ${line} ${delimiter}`;
 }

@@ -211,7 +211,7 @@ interface OpenRow {
  * that another run or retry continues, and one for each row in doubt.
  */
 export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): string[][] {
-  const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
+  const has = (rowState: RowState): boolean => rows.some(({ state }) => state === rowState);
   // A flag that the command did not have would also select paid rows outside the command's scope.
   const { selection, isById } = repeat;
   const isSelected = (state: RowState): boolean => !isById && (selection?.includes(`--${state}`) ?? true);

@@ -117,9 +117,9 @@ const lateMs = 10_000;
 /** Describes when a single waiting job may be ready; '' if that is unknown. `now` is in ms since 1970. */
 export function remainingText([job, ...others]: readonly WaitingJob[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
-  const left = job.expectedAt - now;
-  if (left >= 1000) return `, about ${elapsed(left)} left`;
-  return left < -lateMs ? ', longer than usual' : '';
+  const remainingMs = job.expectedAt - now;
+  if (remainingMs >= 1000) return `, about ${elapsed(remainingMs)} left`;
+  return remainingMs < -lateMs ? ', longer than usual' : '';
 }
 
 /** Describes a transfer: its activity, bytes and speed. */

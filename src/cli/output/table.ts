@@ -40,7 +40,7 @@ function narrow(widths: number[], cells: readonly string[][], maxWidth: number):
   );
   while (excess() > 0) {
     const narrowable = widths.map((width, column) => (width > (minWidths[column] ?? 0) ? width : 0));
-    const widest = narrowable.reduce((most, width) => Math.max(most, width), 0);
+    const widest = narrowable.reduce((max, width) => Math.max(max, width), 0);
     if (widest === 0) return false;
     widths[narrowable.lastIndexOf(widest)] = widest - 1;
   }
@@ -62,7 +62,7 @@ function recordOf(head: readonly string[], [title = '', ...cells]: readonly stri
 
 function linesOf(row: readonly string[], widths: readonly number[]): string[] {
   const columns = row.map((cell, column) => wrap(cell, widths[column] ?? 0, '', widthOf).split('\n'));
-  const height = columns.reduce((most, lines) => Math.max(most, lines.length), 1);
+  const height = columns.reduce((max, lines) => Math.max(max, lines.length), 1);
   return Array.from({ length: height }, (_, line) =>
     columns.map((lines, column) => pad(lines[line] ?? '', widths[column] ?? 0)).join(' '.repeat(gap)),
   ).map((line) => line.trimEnd());

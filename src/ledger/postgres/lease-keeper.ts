@@ -74,8 +74,8 @@ export class LeaseKeeper {
     this.#clock = clock;
     this.#leases = database.table('leases');
     this.#isAlive = database.combine(async (owners: Owner[]) => {
-      const alive = await this.#findAlive(owners);
-      return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
+      const aliveOwners = await this.#findAlive(owners);
+      return new Map(owners.map((owner) => [owner, aliveOwners.has(keyOf(owner))]));
     });
   }
 
@@ -92,13 +92,13 @@ export class LeaseKeeper {
       this.#current.owner.lease === lease &&
       this.#current.owner.instance === instance;
     const queried = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
-    const alive = new Set<string>();
+    const aliveOwners = new Set<string>();
     const lives = await Promise.all(queried.map((owner) => this.#isAlive(owner)));
-    for (const [index, owner] of queried.entries()) if (lives[index] === true) alive.add(keyOf(owner));
+    for (const [index, owner] of queried.entries()) if (lives[index] === true) aliveOwners.add(keyOf(owner));
     const queriedKeys = new Set(queried.map(keyOf));
     return (owner) => {
       if (owner.lease === undefined) return lifeHere(owner) === 'dead' ? 'dead' : 'unknown';
-      if (isOwn(owner) || alive.has(keyOf(owner))) return 'alive';
+      if (isOwn(owner) || aliveOwners.has(keyOf(owner))) return 'alive';
       return queriedKeys.has(keyOf(owner)) ? 'dead' : 'unknown';
     };
   }

@@ -46,9 +46,9 @@ export class BitWriter {
 
   #push(byte: number): void {
     if (this.#length === this.#bytes.length) {
-      const grown = new Uint8Array(this.#length * 2);
-      grown.set(this.#bytes);
-      this.#bytes = grown;
+      const larger = new Uint8Array(this.#length * 2);
+      larger.set(this.#bytes);
+      this.#bytes = larger;
     }
     this.#bytes[this.#length++] = byte;
   }

@@ -6,21 +6,21 @@ import type { Colour } from './scene.ts';
  * without error. For luma, a step is 16 * 16 * 2^(28 / 6 - 6) / 4 = 64 before the final shift by 6 (H.264 8.5.10).
  * Chroma DC coefficients weigh twice as much (8.5.11), so their quantiser is 6 lower.
  */
-const LUMA_QP = 28;
-/** The `chroma_qp_index_offset` that matches {@link LUMA_QP}. */
-const CHROMA_QP_OFFSET = -6;
+const lumaQp = 28;
+/** The `chroma_qp_index_offset` that matches {@link lumaQp}. */
+const chromaQpOffset = -6;
 
 /** The first `mb_type` of Intra_16x16 in an I slice (H.264 table 7-11). */
-const INTRA_16X16_IN_I = 1;
+const intra16x16InI = 1;
 /** The first `mb_type` of Intra_16x16 in a P slice, after its five inter types (H.264 table 7-13). */
-const INTRA_16X16_IN_P = 6;
+const intra16x16InP = 6;
 
-const LUMA_MODES = { above: 0, left: 1, none: 2 };
-const CHROMA_MODES = { none: 0, left: 1, above: 2 };
-const CHROMA_DC_CODED = 4;
-const MID_GREY = 0x808080;
+const lumaModes = { above: 0, left: 1, none: 2 };
+const chromaModes = { none: 0, left: 1, above: 2 };
+const chromaDcCoded = 4;
+const midGrey = 0x808080;
 
-type Neighbour = keyof typeof LUMA_MODES;
+type Neighbour = keyof typeof lumaModes;
 
 /**
  * Writes one 16x16 block of a single colour, predicted from the nearest neighbour (or from mid grey) and corrected by
@@ -34,34 +34,34 @@ function writeFlatMacroblock(
   left: Colour | undefined,
   above: Colour | undefined,
 ): void {
-  const from = nearest(colour, left, above);
-  const predicted = (from === 'left' ? left : above) ?? MID_GREY;
-  const luma = step(colour, predicted, 16);
-  const cb = step(colour, predicted, 8);
-  const cr = step(colour, predicted, 0);
-  const chromaCoded = cb !== 0 || cr !== 0;
-  bits.ue(firstType + LUMA_MODES[from] + (chromaCoded ? CHROMA_DC_CODED : 0));
-  bits.ue(CHROMA_MODES[from]);
+  const neighbour = nearestNeighbour(colour, left, above);
+  const prediction = (neighbour === 'left' ? left : above) ?? midGrey;
+  const luma = difference(colour, prediction, 16);
+  const cb = difference(colour, prediction, 8);
+  const cr = difference(colour, prediction, 0);
+  const hasChroma = cb !== 0 || cr !== 0;
+  bits.ue(firstType + lumaModes[neighbour] + (hasChroma ? chromaDcCoded : 0));
+  bits.ue(chromaModes[neighbour]);
   bits.se(0); // mb_qp_delta
-  writeSingleCoefficient(bits, luma, LUMA_TOKENS);
-  if (!chromaCoded) return;
-  writeSingleCoefficient(bits, cb, CHROMA_DC_TOKENS);
-  writeSingleCoefficient(bits, cr, CHROMA_DC_TOKENS);
+  writeSingleCoefficient(bits, luma, lumaTokens);
+  if (!hasChroma) return;
+  writeSingleCoefficient(bits, cb, chromaDcTokens);
+  writeSingleCoefficient(bits, cr, chromaDcTokens);
 }
 
-function nearest(colour: Colour, left: Colour | undefined, above: Colour | undefined): Neighbour {
+function nearestNeighbour(colour: Colour, left: Colour | undefined, above: Colour | undefined): Neighbour {
   if (left === undefined) return above === undefined ? 'none' : 'above';
   if (above === undefined) return 'left';
-  return distance(colour, above) < distance(colour, left) ? 'above' : 'left';
+  return colourDistance(colour, above) < colourDistance(colour, left) ? 'above' : 'left';
 }
 
-function distance(a: Colour, b: Colour): number {
-  return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
+function colourDistance(a: Colour, b: Colour): number {
+  return Math.abs(difference(a, b, 16)) + Math.abs(difference(a, b, 8)) + Math.abs(difference(a, b, 0));
 }
 
 /** Returns the difference between two colours in the component that begins at bit `shift`. */
-function step(colour: Colour, from: Colour, shift: number): number {
-  return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
+function difference(colour: Colour, other: Colour, shift: number): number {
+  return ((colour >>> shift) & 0xff) - ((other >>> shift) & 0xff);
 }
 
 /** `coeff_token` as [code, length]: for no coefficient, for one coefficient of +-1, and for one larger coefficient. */
@@ -72,9 +72,9 @@ interface Tokens {
 }
 
 // H.264 table 9-5, columns 0 <= nC < 2 (no block ever has AC coefficients, so nC is always 0) and nC = -1.
-const LUMA_TOKENS: Tokens = { none: [1, 1], one: [1, 2], larger: [5, 6] };
-const CHROMA_DC_TOKENS: Tokens = { none: [1, 2], one: [1, 1], larger: [7, 6] };
-const NO_ZEROS_BEFORE = 1; // total_zeros = 0, in tables 9-7 and 9-9 alike
+const lumaTokens: Tokens = { none: [1, 1], one: [1, 2], larger: [5, 6] };
+const chromaDcTokens: Tokens = { none: [1, 2], one: [1, 1], larger: [7, 6] };
+const noZerosBefore = 1; // total_zeros = 0, in tables 9-7 and 9-9 alike
 
 function writeSingleCoefficient(bits: BitWriter, level: number, tokens: Tokens): void {
   if (level === 0) {
@@ -87,7 +87,7 @@ function writeSingleCoefficient(bits: BitWriter, level: number, tokens: Tokens):
     bits.bits(...tokens.larger);
     writeLevel(bits, level);
   }
-  bits.bits(NO_ZEROS_BEFORE, 1);
+  bits.bits(noZerosBefore, 1);
 }
 
 /** Writes the first level if there are no trailing ones, with suffixLength 0 (H.264 9.2.2.1). The level is not +-1. */
@@ -99,18 +99,18 @@ function writeLevel(bits: BitWriter, level: number): void {
 }
 
 /** The side of a macroblock, in pixels. Pictures are coded in whole macroblocks, and then cropped. */
-export const MACROBLOCK = 16;
+export const macroblockSize = 16;
 
 /** `profile_idc` and its constraint flags for Constrained Baseline, which every player decodes. */
-export const PROFILE = { idc: 66, constraints: 0b1100_0000 };
+const baselineProfile = { idc: 66, constraints: 0b1100_0000 };
 
-const NAL = { slice: 0x61, idrSlice: 0x65, sequenceParameters: 0x67, pictureParameters: 0x68 };
-const SLICE_TYPE = { i: 7, p: 5 };
-const FRAME_NUM_BITS = 4;
+const nalHeaders = { slice: 0x61, idrSlice: 0x65, sequenceParameters: 0x67, pictureParameters: 0x68 };
+const sliceTypes = { i: 7, p: 5 };
+const frameNumBits = 4;
 
 // H.264 table A-1: level_idc, macroblocks per second, macroblocks per picture. Starts at level 3.0, because the bit
 // rate of lower levels is too low.
-const LEVELS = [
+const formatLevels = [
   [30, 40_500, 1620],
   [31, 108_000, 3600],
   [32, 216_000, 5120],
@@ -122,17 +122,17 @@ const LEVELS = [
 ] as const;
 
 /** A stream's size in pixels and frame rate. */
-export interface VideoFormat {
+interface VideoFormat {
   width: number;
   height: number;
   fps: number;
 }
 
 /** Returns the lowest `level_idc` that allows a format. Throws RangeError if no level does. */
-export function levelFor({ width, height, fps }: VideoFormat): number {
-  const [columns, rows] = [Math.ceil(width / MACROBLOCK), Math.ceil(height / MACROBLOCK)];
+function levelFor({ width, height, fps }: VideoFormat): number {
+  const [columns, rows] = [Math.ceil(width / macroblockSize), Math.ceil(height / macroblockSize)];
   const blocks = columns * rows;
-  const level = LEVELS.find(
+  const level = formatLevels.find(
     ([, perSecond, perPicture]) =>
       blocks <= perPicture && blocks * fps <= perSecond && Math.max(columns, rows) ** 2 <= 8 * perPicture,
   );
@@ -143,19 +143,22 @@ export function levelFor({ width, height, fps }: VideoFormat): number {
 
 /** Returns the sequence parameter set as a NAL unit (H.264 7.3.2.1.1). */
 export function sequenceParameterSet(format: VideoFormat): Uint8Array {
-  const [columns, rows] = [Math.ceil(format.width / MACROBLOCK), Math.ceil(format.height / MACROBLOCK)];
+  const [columns, rows] = [
+    Math.ceil(format.width / macroblockSize),
+    Math.ceil(format.height / macroblockSize),
+  ];
   const bits = new BitWriter();
-  bits.bits(PROFILE.idc, 8).bits(PROFILE.constraints, 8).bits(levelFor(format), 8);
+  bits.bits(baselineProfile.idc, 8).bits(baselineProfile.constraints, 8).bits(levelFor(format), 8);
   bits.ue(0); // the parameter set's id
-  bits.ue(FRAME_NUM_BITS - 4);
+  bits.ue(frameNumBits - 4);
   bits.ue(2); // pic_order_cnt_type: displayed in coding order
   bits.ue(1).bits(0, 1); // one reference frame, without gaps
   bits.ue(columns - 1).ue(rows - 1);
   bits.bits(0b11, 2); // frames only, direct_8x8_inference
-  writeCropping(bits, columns * MACROBLOCK - format.width, rows * MACROBLOCK - format.height);
+  writeCropping(bits, columns * macroblockSize - format.width, rows * macroblockSize - format.height);
   bits.bits(1, 1);
   writeUsability(bits, format.fps);
-  return nalUnit(NAL.sequenceParameters, bits);
+  return nalUnit(nalHeaders.sequenceParameters, bits);
 }
 
 function writeCropping(bits: BitWriter, right: number, bottom: number): void {
@@ -196,11 +199,11 @@ export function pictureParameterSet(): Uint8Array {
   const bits = new BitWriter();
   bits.ue(0).ue(0).bits(0b00, 2).ue(0).ue(0).ue(0).bits(0b000, 3);
   bits
-    .se(LUMA_QP - 26)
+    .se(lumaQp - 26)
     .se(0)
-    .se(CHROMA_QP_OFFSET);
+    .se(chromaQpOffset);
   bits.bits(0b100, 3);
-  return nalUnit(NAL.pictureParameters, bits);
+  return nalUnit(nalHeaders.pictureParameters, bits);
 }
 
 /**
@@ -209,13 +212,13 @@ export function pictureParameterSet(): Uint8Array {
  */
 export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number): Uint8Array {
   const bits = new BitWriter();
-  bits.ue(0).ue(SLICE_TYPE.i).ue(0).bits(0, FRAME_NUM_BITS);
+  bits.ue(0).ue(sliceTypes.i).ue(0).bits(0, frameNumBits);
   bits.ue(ordinal % 2).bits(0b00, 2);
   writeSliceQuality(bits);
   for (let index = 0; index < picture.length; index++) {
-    writeBlock(bits, INTRA_16X16_IN_I, picture, columns, index);
+    writeBlock(bits, intra16x16InI, picture, columns, index);
   }
-  return nalUnit(NAL.idrSlice, bits);
+  return nalUnit(nalHeaders.idrSlice, bits);
 }
 
 /**
@@ -229,21 +232,21 @@ export function encodeDifference(
   distance: number,
 ): Uint8Array {
   const bits = new BitWriter();
-  bits.ue(0).ue(SLICE_TYPE.p).ue(0).bits(distance, FRAME_NUM_BITS);
+  bits.ue(0).ue(sliceTypes.p).ue(0).bits(distance, frameNumBits);
   bits.bits(0b000, 3); // default reference list and marking
   writeSliceQuality(bits);
-  let skipped = 0;
+  let skipCount = 0;
   for (let index = 0; index < picture.length; index++) {
     if (picture[index] === previous[index]) {
-      skipped++;
+      skipCount++;
     } else {
-      bits.ue(skipped);
-      skipped = 0;
-      writeBlock(bits, INTRA_16X16_IN_P, picture, columns, index);
+      bits.ue(skipCount);
+      skipCount = 0;
+      writeBlock(bits, intra16x16InP, picture, columns, index);
     }
   }
-  if (skipped > 0) bits.ue(skipped);
-  return nalUnit(NAL.slice, bits);
+  if (skipCount > 0) bits.ue(skipCount);
+  return nalUnit(nalHeaders.slice, bits);
 }
 
 /** Turns off the deblocking filter, so that blocks remain flat, as the prediction requires. */
@@ -266,17 +269,17 @@ function writeBlock(
 /** Ends the payload, and converts it to a NAL unit in which no start code can appear by chance (H.264 7.4.1). */
 function nalUnit(header: number, bits: BitWriter): Uint8Array {
   const payload = bits.bits(1, 1).align().toBytes();
-  const escaped = new Uint8Array(1 + payload.length + Math.ceil(payload.length / 2));
-  escaped[0] = header;
+  const unit = new Uint8Array(1 + payload.length + Math.ceil(payload.length / 2));
+  unit[0] = header;
   let length = 1;
   let zeros = 0;
   for (const byte of payload) {
     if (zeros >= 2 && byte <= 3) {
-      escaped[length++] = 3;
+      unit[length++] = 3;
       zeros = 0;
     }
-    escaped[length++] = byte;
+    unit[length++] = byte;
     zeros = byte === 0 ? zeros + 1 : 0;
   }
-  return escaped.slice(0, length);
+  return unit.slice(0, length);
 }

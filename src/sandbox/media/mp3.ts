@@ -13,12 +13,12 @@ interface Layout {
   bitRateIndex: number;
 }
 
-const BIT_RATE = 64_000;
-const SAMPLES_PER_GRANULE = 576;
-const FRAGMENT_SECONDS = 0.4;
+const bitRate = 64_000;
+const samplesPerGranule = 576;
+const fragmentSeconds = 0.4;
 
 // The columns are the sample rate in hertz, version bits, rate index, granules, and bit rate index.
-const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
+const layoutsByRate: ReadonlyMap<number, Layout> = new Map(
   (
     [
       [8000, 0b00, 2, 1, 8],
@@ -42,7 +42,7 @@ const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
  * each. Throws RangeError for a sample rate that MP3 does not support.
  */
 export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
-  const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / mp3FrameSamples(sampleRate)));
+  const perFragment = Math.max(1, Math.round((fragmentSeconds * sampleRate) / mp3FrameSamples(sampleRate)));
   let fragment: Uint8Array[] = [];
   for (const frame of mp3Frames(melody, sampleRate)) {
     fragment.push(frame);
@@ -59,21 +59,21 @@ export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8A
   const frameSamples = mp3FrameSamples(sampleRate);
   const frames = Math.ceil((melody.seconds * sampleRate) / frameSamples);
   const endOf = (frame: number): number =>
-    Math.floor(((frame + 1) * frameSamples * BIT_RATE) / 8 / sampleRate);
+    Math.floor(((frame + 1) * frameSamples * bitRate) / 8 / sampleRate);
   for (let frame = 0; frame < frames; frame++) {
     const size = endOf(frame) - endOf(frame - 1);
-    const padded = isPadded(size, frameSamples, sampleRate);
-    yield encodeFrame(layout, size, padded, tones(melody, layout, sampleRate, frame));
+    const hasPadding = isPadded(size, frameSamples, sampleRate);
+    yield encodeFrame(layout, size, hasPadding, frameTones(melody, layout, sampleRate, frame));
   }
 }
 
 /** Returns the number of samples per frame at a sample rate. Throws RangeError for a rate that MP3 does not support. */
 export function mp3FrameSamples(sampleRate: number): number {
-  return layoutFor(sampleRate).granules * SAMPLES_PER_GRANULE;
+  return layoutFor(sampleRate).granules * samplesPerGranule;
 }
 
 function layoutFor(sampleRate: number): Layout {
-  const layout = LAYOUTS.get(sampleRate);
+  const layout = layoutsByRate.get(sampleRate);
   if (layout === undefined) throw new RangeError(`MP3 has no sample rate of ${sampleRate} Hz`);
   return layout;
 }
@@ -83,13 +83,13 @@ function layoutFor(sampleRate: number): Layout {
  * one byte longer.
  */
 function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
-  return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
+  return size > Math.floor((frameSamples * bitRate) / 8 / sampleRate);
 }
 
 /** The frequency line that sounds in a granule, and its sign. */
 interface Tone {
   line: number;
-  negative: boolean;
+  isNegative: boolean;
 }
 
 /**
@@ -97,19 +97,19 @@ interface Tone {
  * sounds in every granule produces a pure tone of constant loudness if its sign is constant (even lines) or alternates
  * (odd lines). The tone's pitch is the line's lower edge.
  */
-function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
+function frameTones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
   return Array.from({ length: layout.granules }, (_, offset) => {
     const granule = frame * layout.granules + offset;
-    const pitch = melody.pitchAt(((granule + 0.5) * SAMPLES_PER_GRANULE) / sampleRate);
-    const line = Math.round((pitch * 2 * SAMPLES_PER_GRANULE) / sampleRate);
-    return pitch === 0 ? undefined : { line, negative: line % 2 === 1 && granule % 2 === 1 };
+    const pitch = melody.pitchAt(((granule + 0.5) * samplesPerGranule) / sampleRate);
+    const line = Math.round((pitch * 2 * samplesPerGranule) / sampleRate);
+    return pitch === 0 ? undefined : { line, isNegative: line % 2 === 1 && granule % 2 === 1 };
   });
 }
 
 function encodeFrame(
   layout: Layout,
   size: number,
-  padded: boolean,
+  hasPadding: boolean,
   granules: readonly (Tone | undefined)[],
 ): Uint8Array {
   const bits = new BitWriter();
@@ -117,7 +117,7 @@ function encodeFrame(
   bits
     .bits(layout.bitRateIndex, 4)
     .bits(layout.rateIndex, 2)
-    .bits(padded ? 1 : 0, 1)
+    .bits(hasPadding ? 1 : 0, 1)
     .bits(0, 1);
   bits.bits(0b11, 2).bits(0, 6); // mono
   bits.bits(0, layout.granules === 2 ? 18 : 9); // main_data_begin 0, private bits, scfsi
@@ -128,11 +128,11 @@ function encodeFrame(
 }
 
 /** The loudness: 210 is full scale, and every four steps halve or double the amplitude. */
-const GLOBAL_GAIN = 199;
+const globalGain = 199;
 
 function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefined): void {
   bits.bits(tone === undefined ? 0 : spectrumBits(tone), 12); // part2_3_length
-  bits.bits(0, 9).bits(GLOBAL_GAIN, 8); // no big_values
+  bits.bits(0, 9).bits(globalGain, 8); // no big_values
   bits.bits(0, layout.granules === 2 ? 4 : 9); // scalefac_compress: no scale factors are sent
   bits.bits(0, 1).bits(0, 15).bits(0, 7); // long window, tables and regions of the big values
   bits.bits(0, layout.granules === 2 ? 2 : 1).bits(1, 1); // preflag, scalefac_scale, count1 table B
@@ -142,9 +142,9 @@ function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefine
  * Writes the frequency lines in groups of four. Table B uses four inverted bits for each group, followed by a sign for
  * each nonzero value.
  */
-function writeSpectrum(bits: BitWriter, { line, negative }: Tone): void {
+function writeSpectrum(bits: BitWriter, { line, isNegative }: Tone): void {
   for (let first = 3; first < line; first += 4) bits.bits(0b1111, 4);
-  bits.bits(0b1111 & ~(0b1000 >> (line % 4)), 4).bits(negative ? 1 : 0, 1);
+  bits.bits(0b1111 & ~(0b1000 >> (line % 4)), 4).bits(isNegative ? 1 : 0, 1);
 }
 
 function spectrumBits({ line }: Tone): number {

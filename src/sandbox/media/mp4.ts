@@ -1,7 +1,7 @@
 /** One coded picture, without its length prefix. `key` is true if decoding can start at this picture. */
 export interface VideoSample {
   data: Uint8Array;
-  key: boolean;
+  isKey: boolean;
 }
 
 /** A mono track of MP3 frames with `frameSamples` samples each, at `sampleRate` samples per second. */
@@ -48,10 +48,10 @@ interface Chunk {
   offset: number;
 }
 
-const LENGTH_PREFIX = 4;
+const lengthPrefixBytes = 4;
 /** Ticks per picture, a number that many muxers use. */
-const TICKS = 512;
-const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
+const ticksPerPicture = 512;
+const identityMatrix = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 
 /**
  * Returns an MP4 file that can be played while it is still being downloaded: `ftyp`, `moov`, then `mdat`, in which
@@ -73,10 +73,10 @@ export function muxMp4(film: Film): Uint8Array {
 
 function videoTrack(film: Film): Track {
   return {
-    timescale: film.fps * TICKS,
-    ticks: TICKS,
+    timescale: film.fps * ticksPerPicture,
+    ticks: ticksPerPicture,
     samples: film.samples.map(({ data }) => Buffer.concat([u32(data.length), data])),
-    keys: film.samples.flatMap(({ key }, index) => (key ? [index + 1] : [])),
+    keys: film.samples.flatMap(({ isKey }, index) => (isKey ? [index + 1] : [])),
     width: film.width,
     height: film.height,
     handler: 'vide',
@@ -129,14 +129,14 @@ function movie(tracks: readonly Track[], chunks: readonly Chunk[]): Uint8Array {
     u32(0, 0, timescale, duration, 0x10000),
     u16(0x100),
     zeros(10),
-    u32(...MATRIX),
+    u32(...identityMatrix),
     zeros(24),
     u32(tracks.length + 1),
   );
   const boxes = tracks.map((track, index) => {
-    const own = chunks.filter((chunk) => chunk.track === track);
+    const trackChunks = chunks.filter((chunk) => chunk.track === track);
     const length = Math.round((durationOf(track) / track.timescale) * timescale);
-    return box('trak', trackHeader(track, index + 1, length), media(track, own));
+    return box('trak', trackHeader(track, index + 1, length), media(track, trackChunks));
   });
   return box('moov', header, ...boxes);
 }
@@ -145,7 +145,15 @@ function trackHeader({ width, height, handler }: Track, id: number, duration: nu
   const enabledInMovie = 3;
   const volume = u16(handler === 'soun' ? 0x100 : 0, 0);
   const size = u32(width * 0x10000, height * 0x10000);
-  return fullBox('tkhd', enabledInMovie, u32(0, 0, id, 0, duration), zeros(12), volume, u32(...MATRIX), size);
+  return fullBox(
+    'tkhd',
+    enabledInMovie,
+    u32(0, 0, id, 0, duration),
+    zeros(12),
+    volume,
+    u32(...identityMatrix),
+    size,
+  );
 }
 
 function media(track: Track, chunks: readonly Chunk[]): Uint8Array {
@@ -189,7 +197,7 @@ function videoEntry({
   const dotsPerInch = 72 * 0x10000;
   const configuration = box(
     'avcC',
-    new Uint8Array([1, ...sps.subarray(1, 4), 0xfc | (LENGTH_PREFIX - 1), 0xe0 | 1]),
+    new Uint8Array([1, ...sps.subarray(1, 4), 0xfc | (lengthPrefixBytes - 1), 0xe0 | 1]),
     u16(sps.length),
     sps,
     new Uint8Array([1]),

@@ -1,31 +1,31 @@
 import type { Melody } from './scene.ts';
 
-const PRE_SKIP = 312;
-const PACKETS_PER_PAGE = 20;
+const preSkip = 312;
+const packetsPerPage = 20;
 /** The gain that players apply, in 1/256 dB. It compensates for packets that are quieter than the other formats. */
-const OUTPUT_GAIN = 10 * 256;
-const SERIAL = 1;
-const PAGE = { first: 2, last: 4, middle: 0 };
+const outputGain = 10 * 256;
+const streamSerial = 1;
+const pageTypes = { first: 2, last: 4, middle: 0 };
 
 /**
  * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header declares `sampleRate` as
  * the original rate.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
-  const end = PRE_SKIP + Math.round(melody.seconds * OPUS_RATE);
+  const end = preSkip + Math.round(melody.seconds * opusRate);
   const packetAt = (index: number): Uint8Array =>
-    opusPacket(melody.pitchAt(((index + 0.5) * PACKET_SAMPLES - PRE_SKIP) / OPUS_RATE));
-  const packets = Math.ceil(end / PACKET_SAMPLES);
+    opusPacket(melody.pitchAt(((index + 0.5) * packetSamples - preSkip) / opusRate));
+  const packets = Math.ceil(end / packetSamples);
   yield Buffer.concat([
-    page({ type: PAGE.first, granule: 0, sequence: 0, packets: [identification(sampleRate)] }),
-    page({ type: PAGE.middle, granule: 0, sequence: 1, packets: [comments()] }),
+    page({ type: pageTypes.first, granule: 0, sequence: 0, packets: [identificationHeader(sampleRate)] }),
+    page({ type: pageTypes.middle, granule: 0, sequence: 1, packets: [commentHeader()] }),
   ]);
-  for (let start = 0, sequence = 2; start < packets; start += PACKETS_PER_PAGE, sequence++) {
-    const count = Math.min(PACKETS_PER_PAGE, packets - start);
+  for (let start = 0, sequence = 2; start < packets; start += packetsPerPage, sequence++) {
+    const count = Math.min(packetsPerPage, packets - start);
     const isLast = start + count === packets;
     yield page({
-      type: isLast ? PAGE.last : PAGE.middle,
-      granule: isLast ? end : (start + count) * PACKET_SAMPLES,
+      type: isLast ? pageTypes.last : pageTypes.middle,
+      granule: isLast ? end : (start + count) * packetSamples,
       sequence,
       packets: Array.from({ length: count }, (_, index) => packetAt(start + index)),
     });
@@ -33,19 +33,19 @@ export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator
 }
 
 /** Returns the identification header (RFC 7845 5.1). */
-function identification(sampleRate: number): Uint8Array {
+function identificationHeader(sampleRate: number): Uint8Array {
   const head = Buffer.alloc(19);
   head.write('OpusHead', 0);
   head.writeUInt8(1, 8); // version
   head.writeUInt8(1, 9); // mono
-  head.writeUInt16LE(PRE_SKIP, 10);
+  head.writeUInt16LE(preSkip, 10);
   head.writeUInt32LE(sampleRate, 12);
-  head.writeInt16LE(OUTPUT_GAIN, 16);
+  head.writeInt16LE(outputGain, 16);
   return head;
 }
 
 /** Returns the comment header, with a vendor and no comments (RFC 7845 5.2). */
-function comments(): Uint8Array {
+function commentHeader(): Uint8Array {
   const vendor = 'sandbox';
   const tags = Buffer.alloc(16 + vendor.length);
   tags.write('OpusTags', 0);
@@ -69,7 +69,7 @@ function page({ type, granule, sequence, packets }: Page): Uint8Array {
   head.write('OggS', 0);
   head.writeUInt8(type, 5);
   head.writeBigUInt64LE(BigInt(granule), 6);
-  head.writeUInt32LE(SERIAL, 14);
+  head.writeUInt32LE(streamSerial, 14);
   head.writeUInt32LE(sequence, 18);
   head.writeUInt8(packets.length, 26);
   packets.forEach((packet, index) => head.writeUInt8(packet.length, 27 + index));
@@ -89,28 +89,28 @@ function checksum(bytes: Uint8Array): number {
 }
 
 /** The rate at which Opus always counts samples, in hertz. */
-const OPUS_RATE = 48_000;
+const opusRate = 48_000;
 /** The number of samples in a packet, which lasts 20 ms. */
-const PACKET_SAMPLES = 960;
+const packetSamples = 960;
 
 /**
  * The first byte of each packet (RFC 6716 3.1), which specifies: CELT only, 4 kHz bandwidth, 20 ms, mono, one frame.
  */
-const FRAME_OF_4_KHZ = 0x98;
+const frameHeader = 0x98;
 /** A packet of 20 ms of silence. */
-const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
+const silence = Uint8Array.of(frameHeader, 0xff, 0xfe);
 
 /**
  * For each band up to 4 kHz, the probability, in 256ths, that its energy is as expected. Taken from the table
  * `e_prob_model` in RFC 6716, for 20 ms without prediction from the previous frame (every second number).
  */
-const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
+const energyProbabilities = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
 /**
  * The minimum number of bits that must be left for a band's energy. With fewer bits, the decoder
  * expects a shorter code.
  */
-const BITS_FOR_ENERGY = 15;
-const HIGHEST_GAIN = 7;
+const minEnergyBits = 15;
+const maxFilterGain = 7;
 
 /**
  * Returns a self-contained packet of 20 ms at a pitch in hertz (0 for silence). The packet has too few bits for the
@@ -118,25 +118,25 @@ const HIGHEST_GAIN = 7;
  * noise into a tone.
  */
 function opusPacket(pitch: number): Uint8Array {
-  if (pitch === 0) return SILENCE;
+  if (pitch === 0) return silence;
   const encoder = new RangeEncoder();
   encoder.bit(false, 15); // not silent
-  writePitchFilter(encoder, Math.round(OPUS_RATE / pitch));
+  writePitchFilter(encoder, Math.round(opusRate / pitch));
   encoder.bit(false, 3).bit(true, 3); // no transient; energies without prediction from the previous frame
-  let before = 0;
-  for (const frequency of AS_EXPECTED) {
-    before = encoder.bits;
+  let usedBits = 0;
+  for (const frequency of energyProbabilities) {
+    usedBits = encoder.bits;
     encoder.symbol(0, frequency * 128, 32_768);
   }
-  const size = Math.ceil((before + BITS_FOR_ENERGY) / 8);
-  return Uint8Array.of(FRAME_OF_4_KHZ, ...encoder.finish(size));
+  const size = Math.ceil((usedBits + minEnergyBits) / 8);
+  return Uint8Array.of(frameHeader, ...encoder.finish(size));
 }
 
 /** Writes the pitch filter (RFC 6716 4.3.7.1). `period` is in samples, 15 to 1022. */
 function writePitchFilter(encoder: RangeEncoder, period: number): void {
   const octave = Math.floor(Math.log2((period + 1) / 16));
   encoder.bit(true, 1).symbol(octave, octave + 1, 6);
-  encoder.raw(period + 1 - 16 * 2 ** octave, 4 + octave).raw(HIGHEST_GAIN, 3);
+  encoder.raw(period + 1 - 16 * 2 ** octave, 4 + octave).raw(maxFilterGain, 3);
   encoder.symbol(0, 2, 4); // the filter's narrowest form
 }
 
@@ -190,8 +190,12 @@ class RangeEncoder {
     this.#end();
     const packet = new Uint8Array(size);
     packet.set(this.#bytes);
-    for (let at = size - 1, rest = this.#raw; rest > 0; at -= 1, rest = Math.floor(rest / 256))
-      packet.set([(packet[at] ?? 0) | (rest % 256)], at);
+    for (
+      let at = size - 1, remaining = this.#raw;
+      remaining > 0;
+      at -= 1, remaining = Math.floor(remaining / 256)
+    )
+      packet.set([(packet[at] ?? 0) | (remaining % 256)], at);
     return packet;
   }
 

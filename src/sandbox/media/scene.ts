@@ -20,7 +20,7 @@ type Shape = (dx: number, dy: number) => boolean;
 type Path = (seconds: number) => number;
 
 const disc: Shape = (dx, dy) => dx * dx + dy * dy <= 1;
-const SHAPES: readonly Shape[] = [
+const allShapes: readonly Shape[] = [
   disc,
   (dx, dy) => Math.abs(dx) + Math.abs(dy) <= 1.1,
   (dx, dy) => Math.max(Math.abs(dx), Math.abs(dy)) <= 0.85,
@@ -57,25 +57,25 @@ export function sceneFor(options: SceneOptions): Scene {
  */
 function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
   const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
-  const across = Math.ceil(columns / tile);
+  const tilesPerRow = Math.ceil(columns / tile);
   const angle = random() * 2 * Math.PI;
   const spread = 30 + random() * 60;
   const grain = 0.03 + random() * 0.09;
-  const colours: Colour[] = Array.from({ length: across * Math.ceil(rows / tile) }, (_, index) => {
-    const x = ((index % across) * tile) / columns - 0.5;
-    const y = (Math.floor(index / across) * tile) / rows - 0.5;
-    const along = x * Math.cos(angle) + y * Math.sin(angle);
-    return hslColour(hue + spread * along, 0.6, 0.32 + 0.25 * along + grain * (random() - 0.5));
+  const colours: Colour[] = Array.from({ length: tilesPerRow * Math.ceil(rows / tile) }, (_, index) => {
+    const x = ((index % tilesPerRow) * tile) / columns - 0.5;
+    const y = (Math.floor(index / tilesPerRow) * tile) / rows - 0.5;
+    const distance = x * Math.cos(angle) + y * Math.sin(angle);
+    return hslColour(hue + spread * distance, 0.6, 0.32 + 0.25 * distance + grain * (random() - 0.5));
   });
   return Uint32Array.from({ length: columns * rows }, (_, index) => {
     const tileColumn = Math.floor((index % columns) / tile);
     const tileRow = Math.floor(Math.floor(index / columns) / tile);
-    return colours[tileRow * across + tileColumn] ?? 0;
+    return colours[tileRow * tilesPerRow + tileColumn] ?? 0;
   });
 }
 
 function bouncingShape(columns: number, rows: number, colour: Colour, random: Random) {
-  const shape = SHAPES[Math.floor(random() * SHAPES.length)] ?? disc;
+  const shape = allShapes[Math.floor(random() * allShapes.length)] ?? disc;
   const radius = Math.max(1, Math.min(columns, rows) * (0.12 + random() * 0.08));
   const xAt = bounce(columns, radius, random);
   const yAt = bounce(rows, radius, random);
@@ -99,8 +99,8 @@ function bouncingShape(columns: number, rows: number, colour: Colour, random: Ra
 function bounce(length: number, radius: number, random: Random): Path {
   const crossing = 1.2 + random() * 2;
   const start = random() * 2;
-  const room = Math.max(0, length - 2 * radius);
-  return (seconds) => radius + room * Math.abs(((((start + seconds / crossing) % 2) + 2) % 2) - 1);
+  const range = Math.max(0, length - 2 * radius);
+  return (seconds) => radius + range * Math.abs(((((start + seconds / crossing) % 2) + 2) % 2) - 1);
 }
 
 /**
@@ -164,18 +164,18 @@ export interface Melody {
   pitchAt(seconds: number): number;
 }
 
-const SHORTEST_MS = 500;
-const LOWEST_HERTZ = 220;
+const minMs = 500;
+const minHertz = 220;
 /** Two octaves of a pentatonic scale, in semitones. No two of its notes are dissonant. */
-const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
+const scaleSemitones = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 
 /**
  * The duration of a character, in milliseconds. Chinese, Japanese and Korean characters are syllables,
  * which last longer.
  */
-const LETTER_MS = 60;
-const SYLLABLE_MS = 200;
-const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
+const letterMs = 60;
+const syllableMs = 200;
+const syllablePattern = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
  * Returns a text's melody: 60 ms for each character (code point), or 200 ms for a syllable; at least half a
@@ -188,7 +188,7 @@ export function melodyOf(text: string): Melody {
   const ends = Float64Array.from(characters, (character) => (end += durationOf(character)));
   let at = 0;
   return {
-    seconds: Math.max(SHORTEST_MS, end) / 1000,
+    seconds: Math.max(minMs, end) / 1000,
     pitchAt: (seconds) => {
       const ms = seconds * 1000;
       while (at > 0 && ms < (ends[at - 1] ?? 0)) at -= 1;
@@ -204,13 +204,13 @@ export function melodyOf(text: string): Melody {
  */
 export function tuneOf(random: () => number, seconds: number): Melody {
   const notes = Array.from({ length: Math.ceil(seconds * 4) }, () =>
-    noteOf(Math.floor(random() * SCALE.length)),
+    noteOf(Math.floor(random() * scaleSemitones.length)),
   );
   return { seconds, pitchAt: (moment) => notes[Math.floor(moment * 4)] ?? 0 };
 }
 
 function durationOf(character: string): number {
-  return character > '\u1100' && SYLLABLE.test(character) ? SYLLABLE_MS : LETTER_MS;
+  return character > '\u1100' && syllablePattern.test(character) ? syllableMs : letterMs;
 }
 
 function pitchOf(character: string): number {
@@ -218,5 +218,5 @@ function pitchOf(character: string): number {
 }
 
 function noteOf(number: number): number {
-  return LOWEST_HERTZ * 2 ** ((SCALE[number % SCALE.length] ?? 0) / 12);
+  return minHertz * 2 ** ((scaleSemitones[number % scaleSemitones.length] ?? 0) / 12);
 }

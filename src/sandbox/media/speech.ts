@@ -4,7 +4,7 @@ import { oggOpusFragments } from './ogg-opus.ts';
 
 type Fragments = (melody: Melody, sampleRate: number) => Generator<Uint8Array>;
 
-const FORMATS = {
+const fragmentsByFormat = {
   mp3: mp3Fragments,
   pcm: pcmFragments,
   wav: wavFragments,
@@ -12,7 +12,7 @@ const FORMATS = {
 } satisfies Record<string, Fragments>;
 
 /** A speech format, spelled as in `audio_params.format`. */
-export type SpeechFormat = keyof typeof FORMATS;
+export type SpeechFormat = keyof typeof fragmentsByFormat;
 
 /** The text to speak, the format, and the sample rate in hertz. */
 export interface SpeechOptions {
@@ -23,7 +23,7 @@ export interface SpeechOptions {
 
 /** Whether the sandbox can render a requested format. */
 export function isSpeechFormat(format: string): format is SpeechFormat {
-  return Object.hasOwn(FORMATS, format);
+  return Object.hasOwn(fragmentsByFormat, format);
 }
 
 /**
@@ -36,7 +36,7 @@ export function isSpeechFormat(format: string): format is SpeechFormat {
 export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Generator<Uint8Array> {
   if (!Number.isInteger(sampleRate) || sampleRate <= 0)
     throw new RangeError(`Not a sample rate: ${sampleRate}`);
-  yield* FORMATS[format](melodyOf(text), sampleRate);
+  yield* fragmentsByFormat[format](melodyOf(text), sampleRate);
 }
 
 /** Returns all fragments of {@link speechChunks}, concatenated unchanged. */
@@ -44,16 +44,16 @@ export function renderSpeech(options: SpeechOptions): Uint8Array {
   return Buffer.concat([...speechChunks(options)]);
 }
 
-const PEAK = 0.15 * 0x7fff;
+const peakAmplitude = 0.15 * 0x7fff;
 /** How long a tone takes to fade in or out, in seconds. Fading avoids clicks. */
-const FADE_SECONDS = 0.008;
-const FRAGMENT_SECONDS = 0.4;
-const WAV_HEADER_BYTES = 44;
+const fadeSeconds = 0.008;
+const fragmentSeconds = 0.4;
+const wavHeaderBytes = 44;
 
 /** Yields a melody as signed 16-bit little-endian mono samples, `sampleRate` per second, in fragments of 0.4 s. */
 function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const total = Math.round(melody.seconds * sampleRate);
-  const perFragment = Math.max(1, Math.round(FRAGMENT_SECONDS * sampleRate));
+  const perFragment = Math.max(1, Math.round(fragmentSeconds * sampleRate));
   const nextSample = oscillator(melody, sampleRate);
   for (let start = 0; start < total; start += perFragment) {
     const count = Math.min(perFragment, total - start);
@@ -65,34 +65,34 @@ function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array
 
 /** Returns a function that computes the samples of a wave whose pitch changes but whose phase never jumps. */
 function oscillator(melody: Melody, sampleRate: number): (index: number) => number {
-  const step = 1 / (FADE_SECONDS * sampleRate);
+  const step = 1 / (fadeSeconds * sampleRate);
   let phase = 0;
   let pitch = 0;
   let loudness = 0;
   return (index) => {
-    const wanted = melody.pitchAt(index / sampleRate);
-    if (wanted > 0) pitch = wanted;
-    loudness = wanted > 0 ? Math.min(1, loudness + step) : Math.max(0, loudness - step);
+    const nextPitch = melody.pitchAt(index / sampleRate);
+    if (nextPitch > 0) pitch = nextPitch;
+    loudness = nextPitch > 0 ? Math.min(1, loudness + step) : Math.max(0, loudness - step);
     phase += pitch / sampleRate;
     if (phase >= 1) phase -= Math.floor(phase);
-    return Math.round(PEAK * loudness * Math.sin(2 * Math.PI * phase));
+    return Math.round(peakAmplitude * loudness * Math.sin(2 * Math.PI * phase));
   };
 }
 
 /** Like {@link pcmFragments}, but each fragment is a complete WAV file. Their concatenation is not a valid file. */
 function* wavFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   for (const samples of pcmFragments(melody, sampleRate)) {
-    const file = new Uint8Array(WAV_HEADER_BYTES + samples.length);
+    const file = new Uint8Array(wavHeaderBytes + samples.length);
     file.set(wavHeader(samples.length, sampleRate));
-    file.set(samples, WAV_HEADER_BYTES);
+    file.set(samples, wavHeaderBytes);
     yield file;
   }
 }
 
 function wavHeader(dataBytes: number, sampleRate: number): Uint8Array {
-  const header = Buffer.alloc(WAV_HEADER_BYTES);
+  const header = Buffer.alloc(wavHeaderBytes);
   header.write('RIFF', 0);
-  header.writeUInt32LE(WAV_HEADER_BYTES - 8 + dataBytes, 4);
+  header.writeUInt32LE(wavHeaderBytes - 8 + dataBytes, 4);
   header.write('WAVEfmt ', 8);
   header.writeUInt32LE(16, 16); // size of the format fields that follow, in bytes
   header.writeUInt16LE(1, 20); // PCM

@@ -1,7 +1,7 @@
 import {
   encodeDifference,
   encodeIdr,
-  MACROBLOCK,
+  macroblockSize,
   pictureParameterSet,
   sequenceParameterSet,
 } from './h264.ts';
@@ -20,13 +20,13 @@ export interface VideoOptions {
   audio?: boolean;
 }
 
-const SECONDS_BETWEEN_KEYS = 2;
-const AUDIO_RATE = 48_000;
+const keyIntervalSeconds = 2;
+const audioRate = 48_000;
 /**
  * The maximum duration, in seconds. The limit bounds memory, because all pictures are in memory at once. No model
  * produces videos of this length.
  */
-const LONGEST_SECONDS = 600;
+const maxSeconds = 600;
 
 /**
  * Returns a playable MP4 (H.264 Constrained Baseline, and MP3 if `audio`) of exactly `seconds * fps` pictures, at least
@@ -36,27 +36,27 @@ const LONGEST_SECONDS = 600;
  */
 export function renderVideo(options: VideoOptions): Uint8Array {
   const { prompt, seconds, width, height, fps = 24, audio = false } = options;
-  if (!(seconds > 0 && seconds <= LONGEST_SECONDS)) throw new RangeError(`Not a duration: ${seconds} s`);
+  if (!(seconds > 0 && seconds <= maxSeconds)) throw new RangeError(`Not a duration: ${seconds} s`);
   if (!isEvenSide(width) || !isEvenSide(height)) throw new RangeError(`Not a video size: ${width}x${height}`);
   const frames = Math.max(1, Math.round(seconds * fps));
-  const columns = Math.ceil(width / MACROBLOCK);
-  const rows = Math.ceil(height / MACROBLOCK);
+  const columns = Math.ceil(width / macroblockSize);
+  const rows = Math.ceil(height / macroblockSize);
   const format = { width, height, fps };
   return muxMp4({
     ...format,
     sequenceParameterSet: sequenceParameterSet(format),
     pictureParameterSet: pictureParameterSet(),
-    samples: encode(sceneFor({ prompt, columns, rows, frames, fps }), frames, SECONDS_BETWEEN_KEYS * fps),
+    samples: encode(sceneFor({ prompt, columns, rows, frames, fps }), frames, keyIntervalSeconds * fps),
     audio: audio ? soundOf(prompt, frames / fps) : undefined,
   });
 }
 
 /** Returns a video's sound. No audio frame extends beyond the last picture. */
 function soundOf(prompt: string, seconds: number): AudioTrack {
-  const frameSamples = mp3FrameSamples(AUDIO_RATE);
-  const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];
-  const whole = Math.floor((seconds * AUDIO_RATE) / frameSamples);
-  return { sampleRate: AUDIO_RATE, frameSamples, frames: frames.slice(0, whole) };
+  const frameSamples = mp3FrameSamples(audioRate);
+  const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), audioRate)];
+  const wholeFrames = Math.floor((seconds * audioRate) / frameSamples);
+  return { sampleRate: audioRate, frameSamples, frames: frames.slice(0, wholeFrames) };
 }
 
 function isEvenSide(pixels: number): boolean {
@@ -68,12 +68,12 @@ function encode(scene: Scene, frames: number, keyInterval: number): VideoSample[
   return Array.from({ length: frames }, (_, frame) => {
     const picture = scene.paint(frame);
     const distance = frame % keyInterval;
-    const key = distance === 0;
-    const data = key
+    const isKey = distance === 0;
+    const data = isKey
       ? encodeIdr(picture, scene.columns, frame / keyInterval)
       : encodeDifference(picture, previous, scene.columns, distance);
     previous = picture;
-    return { data, key };
+    return { data, isKey };
   });
 }
 
@@ -83,12 +83,12 @@ interface VideoSize {
   height: number;
 }
 
-const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2160 };
-const DEFAULT_SHORT_SIDE = 720;
-const DEFAULT_RATIO = [16, 9] as const;
-const LARGEST_SHORT_SIDE = 2160;
+const shortSidesOfK: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2160 };
+const defaultShortSide = 720;
+const defaultRatio = [16, 9] as const;
+const maxShortSide = 2160;
 /** The maximum aspect ratio. A greater ratio is probably a typing error, and would result in a useless picture size. */
-const STEEPEST_RATIO = 4;
+const maxSteepness = 4;
 
 /**
  * Returns the size for a resolution and an aspect ratio, spelled as in requests (specification 2.1, 2.3, 2.5). `720p`,
@@ -96,25 +96,25 @@ const STEEPEST_RATIO = 4;
  * unknown resolution is treated as 720p. An unknown ratio, or `adaptive`, is treated as 16:9.
  */
 export function videoSize(resolution: string, aspectRatio: string): VideoSize {
-  const short = shortSide(resolution.trim().toLowerCase());
-  const [across, down] = ratioOf(aspectRatio.trim());
-  return across >= down
-    ? { width: even((short * across) / down), height: even(short) }
-    : { width: even(short), height: even((short * down) / across) };
+  const side = shortSide(resolution.trim().toLowerCase());
+  const [horizontal, vertical] = ratioOf(aspectRatio.trim());
+  return horizontal >= vertical
+    ? { width: roundToEven((side * horizontal) / vertical), height: roundToEven(side) }
+    : { width: roundToEven(side), height: roundToEven((side * vertical) / horizontal) };
 }
 
 function shortSide(resolution: string): number {
-  const lines = SHORT_SIDES_OF_K[resolution] ?? Number(/^(\d+)p$/.exec(resolution)?.[1]);
-  return lines >= 2 && lines <= LARGEST_SHORT_SIDE ? lines : DEFAULT_SHORT_SIDE;
+  const lines = shortSidesOfK[resolution] ?? Number(/^(\d+)p$/.exec(resolution)?.[1]);
+  return lines >= 2 && lines <= maxShortSide ? lines : defaultShortSide;
 }
 
 function ratioOf(aspectRatio: string): readonly [number, number] {
   const match = /^(\d+):(\d+)$/.exec(aspectRatio);
-  const [across, down] = [Number(match?.[1]), Number(match?.[2])];
-  const steepness = Math.max(across / down, down / across);
-  return steepness <= STEEPEST_RATIO ? [across, down] : DEFAULT_RATIO;
+  const [horizontal, vertical] = [Number(match?.[1]), Number(match?.[2])];
+  const steepness = Math.max(horizontal / vertical, vertical / horizontal);
+  return steepness <= maxSteepness ? [horizontal, vertical] : defaultRatio;
 }
 
-function even(pixels: number): number {
+function roundToEven(pixels: number): number {
   return 2 * Math.round(pixels / 2);
 }

@@ -3,14 +3,14 @@ import { isObject } from '../state.ts';
 import { findModel, type Model, cost, priceFor } from '../models.ts';
 import { actionError, type Call, RefusedCall } from '../exchange.ts';
 import { videoSize } from '../media/video.ts';
-import { failure, settleOutcome, type Order } from '../tasks.ts';
+import { failure, decideOutcome, type Order } from '../tasks.ts';
 import { canFetch } from '../store/service.ts';
 
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;
 
 /** Fields of Tencent-like clouds that this gateway refuses at any depth (specification 2.3). */
-const FORBIDDEN = [
+const forbiddenFields = [
   'SubAppId',
   'FileId',
   'ObjectId',
@@ -19,7 +19,7 @@ const FORBIDDEN = [
   'SecretId',
   'SecretKey',
 ];
-const FIELDS = [
+const knownFields = [
   'ModelName',
   'ModelVersion',
   'Prompt',
@@ -28,13 +28,13 @@ const FIELDS = [
   'OutputConfig',
   'ExtInfo',
 ];
-const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
+const knownFileFields = ['Type', 'Url', 'Category', 'Usage'];
 
 /**
  * The allowed values of `OutputConfig` (specification 2.3). They are case-sensitive. If the specification defines no
  * range, the sandbox uses its own.
  */
-const OUTPUT: Readonly<Record<string, Rule>> = {
+const outputRules: Readonly<Record<string, Rule>> = {
   StorageMode: (value) => value === 'Temporary',
   Resolution: (value) => ['720P', '1080P'].includes(value as string),
   Duration: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 60,
@@ -46,9 +46,9 @@ const OUTPUT: Readonly<Record<string, Rule>> = {
  * Parses the body of `CreateAigcVideoTask`. Throws RefusedCall with `Response.Error` if the gateway refuses the body.
  */
 export function orderB(call: Call, body: Body): Order {
-  const refuse = refuser(call);
+  const refuse = refusalFor(call);
   refuseForbidden(refuse, body);
-  onlyKnown(refuse, '', body, FIELDS);
+  refuseUnknown(refuse, '', body, knownFields);
   const model = readModel(refuse, call, body);
   const files = readFileInfos(refuse, body.FileInfos);
   const references = files.filter(({ usage }) => usage === 'Reference');
@@ -71,7 +71,7 @@ export function orderB(call: Call, body: Body): Order {
     returnUsage: readExtInfo(refuse, model, body.ExtInfo),
     amount: cost(price, { units: seconds, referenceImages: references.length }),
     outcome: files.every(({ url }) => canFetch(call.gateway, url))
-      ? settleOutcome(call, 'b', prompt)
+      ? decideOutcome(call, 'b', prompt)
       : failure('unreachable-asset'),
     body,
   };
@@ -79,7 +79,7 @@ export function orderB(call: Call, body: Body): Order {
 
 type Refuse = (code: string, message: string) => never;
 
-function refuser(call: Call): Refuse {
+function refusalFor(call: Call): Refuse {
   return (code, message) => {
     throw new RefusedCall(actionError(code, message, call.requestId));
   };
@@ -90,15 +90,15 @@ function refuseForbidden(refuse: Refuse, value: unknown): void {
   if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseBounded(value));
   if (typeof value !== 'object' || value === null) return;
   for (const [name, member] of Object.entries(value)) {
-    if (FORBIDDEN.includes(name)) refuse('InvalidParameterValue', `${name} is not supported.`);
+    if (forbiddenFields.includes(name)) refuse('InvalidParameterValue', `${name} is not supported.`);
     refuseForbidden(refuse, member);
   }
 }
 
-function onlyKnown(refuse: Refuse, where: string, value: Body, known: readonly string[]): void {
+function refuseUnknown(refuse: Refuse, prefix: string, value: Body, known: readonly string[]): void {
   const unknown = Object.keys(value).find((name) => !known.includes(name));
   if (unknown !== undefined)
-    refuse('UnknownParameter', `The parameter \`${where}${unknown}\` is not recognized.`);
+    refuse('UnknownParameter', `The parameter \`${prefix}${unknown}\` is not recognized.`);
 }
 
 function readModel(refuse: Refuse, call: Call, { ModelName, ModelVersion }: Body): Model {
@@ -133,25 +133,25 @@ interface File {
 function readFileInfos(refuse: Refuse, infos: unknown = []): File[] {
   if (!Array.isArray(infos)) refuse('InvalidParameter', 'FileInfos must be an array.');
   return (infos as unknown[]).map((info, index) => {
-    const where = `FileInfos.${index}.`;
+    const prefix = `FileInfos.${index}.`;
     if (!isObject(info)) return refuse('InvalidParameter', `FileInfos.${index} must be an object.`);
-    onlyKnown(refuse, where, info, FILE_FIELDS);
+    refuseUnknown(refuse, prefix, info, knownFileFields);
     const { Type, Url, Category = 'Image', Usage = 'Reference' } = info;
-    if (Type !== 'Url') refuse('InvalidParameterValue', `${where}Type must be Url.`);
-    if (Category !== 'Image') refuse('InvalidParameterValue', `${where}Category must be Image.`);
+    if (Type !== 'Url') refuse('InvalidParameterValue', `${prefix}Type must be Url.`);
+    if (Category !== 'Image') refuse('InvalidParameterValue', `${prefix}Category must be Image.`);
     if (Usage !== 'FirstFrame' && Usage !== 'Reference') {
-      refuse('InvalidParameterValue', `${where}Usage must be FirstFrame or Reference.`);
+      refuse('InvalidParameterValue', `${prefix}Usage must be FirstFrame or Reference.`);
     }
-    if (!isHttpUrl(Url)) return refuse('InvalidParameterValue', `${where}Url must be an HTTP(S) URL.`);
+    if (!isHttpUrl(Url)) return refuse('InvalidParameterValue', `${prefix}Url must be an HTTP(S) URL.`);
     return { url: Url, usage: Usage };
   });
 }
 
 function readOutput(refuse: Refuse, output: unknown = {}): Body {
   if (!isObject(output)) return refuse('InvalidParameter', 'OutputConfig must be an object.');
-  onlyKnown(refuse, 'OutputConfig.', output, Object.keys(OUTPUT));
+  refuseUnknown(refuse, 'OutputConfig.', output, Object.keys(outputRules));
   for (const [name, value] of Object.entries(output)) {
-    if (OUTPUT[name]?.(value)) continue;
+    if (outputRules[name]?.(value)) continue;
     refuse('InvalidParameterValue', `OutputConfig.${name} must not be ${JSON.stringify(value)}.`);
   }
   return output;
@@ -162,12 +162,12 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
  * with extension parameters, the object's `ExtVideoParameters` is also a string that contains a JSON object
  * (specification 2.3).
  */
-function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
+function readExtInfo(refuse: Refuse, { isExtended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;
   const outer = typeof extInfo === 'string' ? parseBounded(extInfo) : undefined;
   if (!isObject(outer))
     return refuse('InvalidParameterValue', 'ExtInfo must be a string that contains a JSON object.');
-  if (!extended) return false;
+  if (!isExtended) return false;
   const { ExtVideoParameters: inner } = outer;
   const parameters = typeof inner === 'string' ? parseBounded(inner) : undefined;
   if (!isObject(parameters)) {

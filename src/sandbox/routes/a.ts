@@ -11,11 +11,11 @@ import {
   type Route,
 } from '../exchange.ts';
 import { serveVideo, videoOf } from '../files.ts';
-import { note, notePoll, recordSent } from '../journal.ts';
+import { note, recordPoll, recordSent } from '../journal.ts';
 import { videoSize } from '../media/video.ts';
 import { findModel, type Model, cost, priceFor } from '../models.ts';
 import {
-  settleOutcome,
+  decideOutcome,
   acceptOrder,
   findTask,
   type Order,
@@ -24,19 +24,19 @@ import {
   type Task,
 } from '../tasks.ts';
 
-const A = { area: 'a', auth: 'bearer' } as const;
-const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
-const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
-const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
+const common = { area: 'a', auth: 'bearer' } as const;
+const submitPath = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
+const operationPath = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
+const filePath = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 
 /** How long the upstream stores result files: two days. */
-const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
+const fileLifeMs = 2 * 24 * 3600 * 1000;
 
 /** The routes of Protocol A (specification 4.1). */
 export const protocolA: readonly Route[] = [
-  { ...A, method: 'POST', pattern: SUBMIT, kind: 'submit', handle: submit },
-  { ...A, method: 'GET', pattern: OPERATION, kind: 'poll', handle: showOperation },
-  { ...A, method: 'GET', pattern: FILE, kind: 'download', handle: download },
+  { ...common, method: 'POST', pattern: submitPath, kind: 'submit', handle: submit },
+  { ...common, method: 'GET', pattern: operationPath, kind: 'poll', handle: showOperation },
+  { ...common, method: 'GET', pattern: filePath, kind: 'download', handle: download },
 ];
 
 function submit(call: Call, name: string): Reply {
@@ -52,21 +52,24 @@ function showOperation(call: Call, model: string, id: string): Reply {
   const task = ownTask(call, id);
   if (task?.model !== model) return taskNotFound('a', call.requestId);
   const progress = progressOf(task, call.gateway.now());
-  return notePoll(call, id, progress, operation(call, task, progress));
+  return recordPoll(call, id, progress, operationReply(call, task, progress));
 }
 
-function operation(call: Call, task: Task, { finishedAt }: Progress): Reply {
+function operationReply(call: Call, task: Task, { finishedAt }: Progress): Reply {
   if (finishedAt === undefined) return json(200, { name: nameOf(task), done: false });
   return task.outcome.end === 'fails'
     ? json(200, { name: nameOf(task), done: true, error: { code: 13, message: task.outcome.message } })
-    : finished(call, task, task.outcome.end === 'succeeds' ? task.outcome.filtered : 0);
+    : finishedReply(call, task, task.outcome.end === 'succeeds' ? task.outcome.filtered : 0);
 }
 
-function finished(call: Call, task: Task, filtered: number): Reply {
-  const delivered = Array.from({ length: Math.max(0, task.samples - filtered) }, (_, sample) => sample);
-  const inline = findModel('a', task.model)?.inline === true;
-  const samples = delivered.map((sample) => ({
-    video: inline ? inside(task, sample) : outside(call, task, sample),
+function finishedReply(call: Call, task: Task, filtered: number): Reply {
+  const deliveredSamples = Array.from(
+    { length: Math.max(0, task.samples - filtered) },
+    (_, sample) => sample,
+  );
+  const isInline = findModel('a', task.model)?.isInline === true;
+  const samples = deliveredSamples.map((sample) => ({
+    video: isInline ? inlineVideo(task, sample) : linkedVideo(call, task, sample),
   }));
   const reply = json(200, {
     name: nameOf(task),
@@ -75,21 +78,23 @@ function finished(call: Call, task: Task, filtered: number): Reply {
       '@type': 'type.googleapis.com/google.ai.generativelanguage.v1beta.PredictLongRunningResponse',
       generateVideoResponse: {
         ...(samples.length > 0 && { generatedSamples: samples }),
-        ...(filtered > 0 && { raiMediaFilteredCount: filtered, raiMediaFilteredReasons: [FILTER_REASON] }),
+        ...(filtered > 0 && { raiMediaFilteredCount: filtered, raiMediaFilteredReasons: [filterReason] }),
       },
     },
   });
-  return inline ? { ...reply, ended: (_, whole) => whole && noteInline(call, task, delivered) } : reply;
+  return isInline
+    ? { ...reply, onEnd: (_, isWhole) => isWhole && noteInline(call, task, deliveredSamples) }
+    : reply;
 }
 
-const FILTER_REASON =
+const filterReason =
   'The result was held back because it may violate the content policy. Support code: 58061214';
 
-function inside(task: Task, sample: number): object {
+function inlineVideo(task: Task, sample: number): object {
   return { encodedVideo: Buffer.from(videoOf(task, sample)).toString('base64'), encoding: 'video/mp4' };
 }
 
-function outside(call: Call, { id }: Task, sample: number): object {
+function linkedVideo(call: Call, { id }: Task, sample: number): object {
   return {
     uri: `${call.gateway.url}/v1beta/files/${id}s${sample}:download?alt=media`,
     encoding: 'video/mp4',
@@ -101,14 +106,15 @@ function download(call: Call, file: string): Reply {
   const [, id = '', sample = ''] = /^([a-z0-9]+)s(\d)$/.exec(file) ?? [];
   const task = ownTask(call, id);
   const { finishedAt } = task ? progressOf(task, gateway.now()) : {};
-  if (task === undefined || finishedAt === undefined || Number(sample) >= deliveredOf(task)) return noFile();
-  if (gateway.now() > finishedAt + FILE_LIFE_MS) return noFile();
+  if (task === undefined || finishedAt === undefined || Number(sample) >= countDelivered(task))
+    return fileNotFound();
+  if (gateway.now() > finishedAt + fileLifeMs) return fileNotFound();
   if (call.query.get('alt') !== 'media') return operationError(400, 'INVALID_ARGUMENT', 'alt must be media.');
   return serveVideo(call, task, finishedAt, Number(sample));
 }
 
 /** Returns the number of samples that can be downloaded, without filtered samples; 0 if the task has failed. */
-function deliveredOf({ samples, outcome }: Task): number {
+function countDelivered({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
 
@@ -136,7 +142,7 @@ function nameOf({ model, id }: Task): string {
   return `models/${model}/operations/${id}`;
 }
 
-function noFile(): Reply {
+function fileNotFound(): Reply {
   return operationError(404, 'NOT_FOUND', 'The file does not exist or has expired.');
 }
 
@@ -154,7 +160,7 @@ const isFlag: Rule = (value) => typeof value === 'boolean';
  * The fields of `parameters` (specification 2.1) and the values that the sandbox's models accept. The specification
  * defines no ranges, so these are the ranges of models that use this protocol elsewhere.
  */
-const PARAMETERS: Readonly<Record<string, Rule>> = {
+const parameterRules: Readonly<Record<string, Rule>> = {
   sampleCount: oneOf(1, 2, 3, 4),
   durationSeconds: oneOf(4, 6, 8),
   aspectRatio: oneOf('16:9', '9:16'),
@@ -166,11 +172,11 @@ const PARAMETERS: Readonly<Record<string, Rule>> = {
   generateAudio: (value, { audio }) => isFlag(value, {} as Model) && (audio === true || value === false),
 };
 
-const IMAGE_TYPES = ['image/png', 'image/jpeg', 'image/webp'];
+const imageTypes = ['image/png', 'image/jpeg', 'image/webp'];
 
 /** Parses a Protocol A submission. Throws RefusedCall with the model's error for any unsupported field or value. */
 function orderA(call: Call, model: Model, body: Body): Order {
-  onlyKnown('', body, ['instances', 'parameters']);
+  refuseUnknown('', body, ['instances', 'parameters']);
   const prompt = readInstance(model, body.instances);
   const parameters = readParameters(model, body.parameters);
   const price = priceFor('a', model.id);
@@ -189,7 +195,7 @@ function orderA(call: Call, model: Model, body: Body): Order {
     samples,
     audio: parameters.generateAudio === true,
     amount: cost(price, { units: seconds * samples, videos: samples }),
-    outcome: settleOutcome(call, 'a', prompt, samples),
+    outcome: decideOutcome(call, 'a', prompt, samples),
     body,
   };
 }
@@ -198,7 +204,7 @@ function readInstance(model: Model, instances: unknown): string {
   if (!Array.isArray(instances)) refuse('instances must be an array');
   const [instance, ...others] = instances as unknown[];
   if (!isObject(instance) || others.length > 0) refuse('instances must contain exactly one object');
-  onlyKnown('instances[0].', instance, ['prompt', 'image']);
+  refuseUnknown('instances[0].', instance, ['prompt', 'image']);
   const { prompt, image } = instance;
   if (typeof prompt !== 'string' || prompt.trim() === '')
     refuse('instances[0].prompt must be a non-empty string');
@@ -209,10 +215,10 @@ function readInstance(model: Model, instances: unknown): string {
 function checkImage(model: Model, image: unknown): void {
   if (!model.image) refuse(`${model.id} does not support instances[0].image`);
   if (!isObject(image)) refuse('instances[0].image must be an object');
-  onlyKnown('instances[0].image.', image, ['bytesBase64Encoded', 'mimeType']);
+  refuseUnknown('instances[0].image.', image, ['bytesBase64Encoded', 'mimeType']);
   const { bytesBase64Encoded: bytes, mimeType } = image;
-  if (!IMAGE_TYPES.includes(mimeType as string))
-    refuse(`instances[0].image.mimeType must be ${IMAGE_TYPES.join(', ')}`);
+  if (!imageTypes.includes(mimeType as string))
+    refuse(`instances[0].image.mimeType must be ${imageTypes.join(', ')}`);
   if (typeof bytes !== 'string' || !isBase64(bytes)) {
     refuse('instances[0].image.bytesBase64Encoded must be Base64 without a prefix');
   }
@@ -225,17 +231,17 @@ function isBase64(text: string): boolean {
 
 function readParameters(model: Model, parameters: unknown = {}): Body {
   if (!isObject(parameters)) refuse('parameters must be an object');
-  onlyKnown('parameters.', parameters, Object.keys(PARAMETERS));
+  refuseUnknown('parameters.', parameters, Object.keys(parameterRules));
   for (const [name, value] of Object.entries(parameters)) {
-    if (PARAMETERS[name]?.(value, model)) continue;
+    if (parameterRules[name]?.(value, model)) continue;
     refuse(`${model.id} does not support parameters.${name} = ${JSON.stringify(value)}`);
   }
   return parameters;
 }
 
-function onlyKnown(where: string, value: Body, known: readonly string[]): void {
+function refuseUnknown(prefix: string, value: Body, known: readonly string[]): void {
   const unknown = Object.keys(value).find((name) => !known.includes(name));
-  if (unknown !== undefined) refuse(`Unknown name "${where}${unknown}": cannot find field.`);
+  if (unknown !== undefined) refuse(`Unknown name "${prefix}${unknown}": cannot find field.`);
 }
 
 function refuse(message: string): never {

@@ -10,45 +10,46 @@ import {
   unknownPath,
   type Gateway,
 } from '../exchange.ts';
-import { notePoll, recordSent, note } from '../journal.ts';
+import { recordPoll, recordSent, note } from '../journal.ts';
 import { orderB } from '../orders/b.ts';
 import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../tasks.ts';
 import { createHmac } from 'node:crypto';
 import { carriesKey } from '../auth.ts';
 import { serveVideo } from '../files.ts';
 
-const CREATE = 'CreateAigcVideoTask';
-const DESCRIBE = 'DescribeTaskDetail';
-const VERSION = '2018-07-17';
+const createAction = 'CreateAigcVideoTask';
+const describeAction = 'DescribeTaskDetail';
+const apiVersion = '2018-07-17';
 
 /**
  * How long a task can be queried: three days. After that, the gateway can no longer map the id to a task (specification
  * 3.2).
  */
-const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
+const taskLifeMs = 3 * 24 * 3600 * 1000;
 
 /** The routes of Protocol B: one path for both operations (specification 4.2). */
 export const protocolB: readonly Route[] = [
-  { method: 'POST', pattern: /^\/$/, area: 'b', kind: kindOf, auth: 'bearer', handle: act },
+  { method: 'POST', pattern: /^\/$/, area: 'b', kind: kindOf, auth: 'bearer', handle: handleAction },
 ];
 
 function kindOf({ headers }: Call): 'submit' | 'poll' {
-  return headers['x-tc-action'] === CREATE ? 'submit' : 'poll';
+  return headers['x-tc-action'] === createAction ? 'submit' : 'poll';
 }
 
-function act(call: Call): Reply {
+function handleAction(call: Call): Reply {
   const { headers, requestId, query } = call;
   const refuse = (code: string, message: string): Reply => actionError(code, message, requestId);
   const { 'x-tc-action': action, 'x-tc-version': version } = headers;
   if (action === undefined) return refuse('MissingParameter', 'The header X-TC-Action is missing.');
   if (version === undefined) return refuse('MissingParameter', 'The header X-TC-Version is missing.');
-  if (action !== CREATE && action !== DESCRIBE) return refuse('InvalidAction', 'The action does not exist.');
-  if (version !== VERSION) return refuse('NoSuchVersion', `X-TC-Version must be ${VERSION}.`);
+  if (action !== createAction && action !== describeAction)
+    return refuse('InvalidAction', 'The action does not exist.');
+  if (version !== apiVersion) return refuse('NoSuchVersion', `X-TC-Version must be ${apiVersion}.`);
   if (query.size > 0) return refuse('InvalidRequest', 'The URL must not have a query.');
   const body = declaresJson(call) ? jsonObject(call) : undefined;
   if (body === undefined)
     return refuse('InvalidRequest', 'The body must be a JSON object with the content type application/json.');
-  return action === CREATE ? create(call, body) : describe(call, body);
+  return action === createAction ? create(call, body) : describe(call, body);
 }
 
 function create(call: Call, body: Record<string, unknown>): Reply {
@@ -66,28 +67,33 @@ function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>
     return actionError('MissingParameter', 'TaskId is missing.', requestId);
   const task = findTask(gateway.stateDir, 'b', id);
   const now = gateway.now();
-  if (task?.key !== call.key || now > task.createdAt + TASK_LIFE_MS) return taskNotFound('b', requestId);
+  if (task?.key !== call.key || now > task.createdAt + taskLifeMs) return taskNotFound('b', requestId);
   const progress = progressOf(task, now);
-  const reply = json(200, { Response: { ...detail(call, task, progress), RequestId: requestId } });
-  return notePoll(call, id, progress, reply);
+  const reply = json(200, { Response: { ...detailOf(call, task, progress), RequestId: requestId } });
+  return recordPoll(call, id, progress, reply);
 }
 
-const STATUS = { queued: 'WAITING', running: 'PROCESSING', succeeded: 'FINISH', failed: 'FINISH' } as const;
+const statusByState = {
+  queued: 'WAITING',
+  running: 'PROCESSING',
+  succeeded: 'FINISH',
+  failed: 'FINISH',
+} as const;
 
-function detail(call: Call, task: Task, progress: Progress): object {
+function detailOf(call: Call, task: Task, progress: Progress): object {
   const { state, startedAt, finishedAt, percent } = progress;
   return {
     TaskType: 'AigcVideoTask',
-    Status: STATUS[state],
-    CreateTime: time(task.createdAt),
-    BeginProcessTime: startedAt === undefined ? '' : time(startedAt),
-    FinishTime: finishedAt === undefined ? '' : time(finishedAt),
+    Status: statusByState[state],
+    CreateTime: isoTime(task.createdAt),
+    BeginProcessTime: startedAt === undefined ? '' : isoTime(startedAt),
+    FinishTime: finishedAt === undefined ? '' : isoTime(finishedAt),
     AigcVideoTask: {
       TaskId: task.id,
-      Status: STATUS[state],
+      Status: statusByState[state],
       Progress: percent,
       ...errorOf(task, state),
-      Output: state === 'succeeded' ? output(call, task) : null,
+      Output: state === 'succeeded' ? outputOf(call, task) : null,
       SessionId: '',
       SessionContext: '',
     },
@@ -99,10 +105,10 @@ function detail(call: Call, task: Task, progress: Progress): object {
 
 function errorOf({ outcome }: Task, state: Progress['state']): object {
   if (state !== 'failed' || outcome.end !== 'fails') return { ErrCode: 0, ErrCodeExt: '', Message: '' };
-  return { ...ERRORS[outcome.reason], Message: outcome.message };
+  return { ...errorsByReason[outcome.reason], Message: outcome.message };
 }
 
-const ERRORS = {
+const errorsByReason = {
   failed: { ErrCode: 70000, ErrCodeExt: '' },
   'failed-ext': { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' },
   filtered: { ErrCode: 40000, ErrCodeExt: 'InvalidParameter.VoilationContent' },
@@ -110,13 +116,13 @@ const ERRORS = {
   'unreachable-asset': { ErrCode: 60000, ErrCodeExt: '' },
 } as const;
 
-function output(call: Call, task: Task): object {
+function outputOf(call: Call, task: Task): object {
   const { url, expiresAt } = signedUrl(call.gateway, task);
   const file = {
     StorageMode: 'Temporary',
     MediaName: '',
     ClassId: 0,
-    ExpireTime: time(expiresAt),
+    ExpireTime: isoTime(expiresAt),
     FileType: 'mp4',
   };
   const seconds = { InputSeconds: 0, OutputSeconds: task.seconds, TotalSeconds: task.seconds };
@@ -128,12 +134,12 @@ function output(call: Call, task: Task): object {
   };
 }
 
-function time(ms: number): string {
+function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
 /** The validity of a signed URL, in milliseconds. The specification does not define it. */
-const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
+const urlLifeMs = 24 * 3600 * 1000;
 
 /**
  * The routes of the host for Protocol B's result files, a separate origin. The host accepts only signed URLs, and must
@@ -145,7 +151,7 @@ export const fileHost: readonly Route[] = [
 
 /** Returns a new signed URL for a finished task's file, and its expiry time in milliseconds since 1970. */
 function signedUrl(gateway: Gateway, task: Task): { url: string; expiresAt: number } {
-  const expiresAt = gateway.now() + ADDRESS_LIFE_MS;
+  const expiresAt = gateway.now() + urlLifeMs;
   const url = `${gateway.fileUrl}/${task.id}.mp4?t=${expiresAt}&sign=${sign(task, String(expiresAt))}`;
   return { url, expiresAt };
 }

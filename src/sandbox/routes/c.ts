@@ -11,20 +11,32 @@ import {
   RefusedCall,
 } from '../exchange.ts';
 import { serveVideo } from '../files.ts';
-import { notePoll, recordSent } from '../journal.ts';
+import { recordPoll, recordSent } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
 import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../tasks.ts';
 
-const C = { area: 'c', auth: 'bearer' } as const;
+const common = { area: 'c', auth: 'bearer' } as const;
 
 /** The routes of Protocol C (specification 4.3), and the paths below `/v1/videos` that real gateways also support. */
 export const protocolC: readonly Route[] = [
-  { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
-  { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
-  { ...C, method: 'GET', pattern: /^\/v1\/video\/generations\/([^/]+)$/, kind: 'poll', handle: showTask },
-  { ...C, method: 'GET', pattern: /^\/v1\/videos\/([^/]+)$/, kind: 'poll', handle: showVideo },
-  { ...C, method: 'GET', pattern: /^\/v1\/videos\/([^/]+)\/content$/, kind: 'download', handle: content },
+  { ...common, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
+  { ...common, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
+  {
+    ...common,
+    method: 'GET',
+    pattern: /^\/v1\/video\/generations\/([^/]+)$/,
+    kind: 'poll',
+    handle: showTask,
+  },
+  { ...common, method: 'GET', pattern: /^\/v1\/videos\/([^/]+)$/, kind: 'poll', handle: showVideo },
+  {
+    ...common,
+    method: 'GET',
+    pattern: /^\/v1\/videos\/([^/]+)\/content$/,
+    kind: 'download',
+    handle: content,
+  },
 ];
 
 function submit(call: Call): Reply {
@@ -41,14 +53,14 @@ function submit(call: Call): Reply {
   const order = orderC(call, model, body);
   const task = acceptOrder(call, 'c', order);
   const { id, createdAt } = task;
-  const accepted = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
+  const acceptedTask = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
   const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
-  const answer = { ...accepted, created_at: seconds(createdAt) };
+  const answer = { ...acceptedTask, created_at: secondsOf(createdAt) };
   return recordSent(call, task.id, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
 }
 
 function showTask(call: Call, id: string): Reply {
-  const { task, progress } = asked(call, id);
+  const { task, progress } = findQueriedTask(call, id);
   const result = resultUrl(call, task, progress);
   const reason = failReason(task, progress);
   const reply = json(200, {
@@ -56,8 +68,8 @@ function showTask(call: Call, id: string): Reply {
     message: '',
     data: {
       id: Number.parseInt(task.id.slice(-7), 16) + 1,
-      created_at: seconds(task.createdAt),
-      updated_at: seconds(call.gateway.now()),
+      created_at: secondsOf(task.createdAt),
+      updated_at: secondsOf(call.gateway.now()),
       task_id: task.id,
       platform: '35',
       user_id: 1,
@@ -65,33 +77,33 @@ function showTask(call: Call, id: string): Reply {
       channel_id: 1,
       quota: task.amount,
       action: 'generate',
-      status: TASK_WORDS[progress.state],
+      status: taskWords[progress.state],
       fail_reason: reason,
       // If there is no URL, real gateways put the failure reason here.
       result_url: result ?? reason,
-      submit_time: seconds(task.createdAt),
-      start_time: seconds(progress.startedAt ?? 0),
-      finish_time: seconds(progress.finishedAt ?? 0),
+      submit_time: secondsOf(task.createdAt),
+      start_time: secondsOf(progress.startedAt ?? 0),
+      finish_time: secondsOf(progress.finishedAt ?? 0),
       progress: `${progress.percent}%`,
       properties: { input: task.prompt, upstream_model_name: task.model },
       data: upstreamView(task, progress),
     },
   });
-  return notePoll(call, id, progress, reply);
+  return recordPoll(call, id, progress, reply);
 }
 
 function showVideo(call: Call, id: string): Reply {
-  const { task, progress } = asked(call, id);
+  const { task, progress } = findQueriedTask(call, id);
   const { finishedAt } = progress;
   const reply = json(200, {
     id: task.id,
     task_id: task.id,
     object: 'video',
     model: task.model,
-    status: VIDEO_WORDS[progress.state],
+    status: videoWords[progress.state],
     progress: progress.percent,
-    created_at: seconds(task.createdAt),
-    ...(finishedAt !== undefined && { completed_at: seconds(finishedAt) }),
+    created_at: secondsOf(task.createdAt),
+    ...(finishedAt !== undefined && { completed_at: secondsOf(finishedAt) }),
     seconds: String(task.seconds),
     size: `${task.width}x${task.height}`,
     ...(progress.state === 'failed' && {
@@ -99,27 +111,27 @@ function showVideo(call: Call, id: string): Reply {
     }),
     metadata: { url: resultUrl(call, task, progress) ?? failReason(task, progress) },
   });
-  return notePoll(call, id, progress, reply);
+  return recordPoll(call, id, progress, reply);
 }
 
 function content(call: Call, id: string): Reply {
   const task = ownTask(call, id);
-  const missing = gatewayError(404, 'Task not found', { type: 'invalid_request_error' });
-  if (task === undefined) return missing;
+  const notFound = gatewayError(404, 'Task not found', { type: 'invalid_request_error' });
+  if (task === undefined) return notFound;
   const progress = progressOf(task, call.gateway.now());
   if (progress.state === 'succeeded') return serveVideo(call, task, progress.finishedAt ?? 0);
-  const message = `Task is not completed yet, current status: ${TASK_WORDS[progress.state]}`;
+  const message = `Task is not completed yet, current status: ${taskWords[progress.state]}`;
   const reply = gatewayError(400, message, { type: 'invalid_request_error' });
-  return notePoll(call, id, progress, reply, true);
+  return recordPoll(call, id, progress, reply, true);
 }
 
-const TASK_WORDS = {
+const taskWords = {
   queued: 'QUEUED',
   running: 'IN_PROGRESS',
   succeeded: 'SUCCESS',
   failed: 'FAILURE',
 } as const;
-const VIDEO_WORDS = {
+const videoWords = {
   queued: 'queued',
   running: 'in_progress',
   succeeded: 'completed',
@@ -135,7 +147,7 @@ function ownTask(call: Call, id: string): Task | undefined {
   return task?.key === call.key ? task : undefined;
 }
 
-function asked(call: Call, id: string): { task: Task; progress: Progress } {
+function findQueriedTask(call: Call, id: string): { task: Task; progress: Progress } {
   const { gateway, requestId } = call;
   const task = ownTask(call, id);
   if (task === undefined) throw new RefusedCall(taskNotFound('c', requestId));
@@ -170,6 +182,6 @@ function upstreamView(task: Task, progress: Progress): object {
   return { task: { ...view, duration: task.seconds, task_type: 'generation', modality: 'video' } };
 }
 
-function seconds(ms: number): number {
+function secondsOf(ms: number): number {
   return Math.floor(ms / 1000);
 }

@@ -21,30 +21,34 @@ export const responsesRoutes: readonly Route[] = [
 
 function respond(call: Call): Reply {
   const body = jsonObject(call);
-  if (body === undefined) return invalid('The body must be a JSON object.', null);
+  if (body === undefined) return invalidRequest('The body must be a JSON object.', null);
   if (typeof body.model !== 'string' || body.model === '')
-    return invalid('Missing required parameter: model.', 'model');
+    return invalidRequest('Missing required parameter: model.', 'model');
   const model = findModel('responses', body.model, call.mayUse);
   if (model === undefined) return modelNotFound(body.model, call.requestId);
   const input = inputText(body.input);
-  if (input === undefined) return invalid('Missing required parameter: input.', 'input');
-  const most = body.max_output_tokens;
-  if (most !== undefined && most !== null && !(Number.isInteger(most) && Number(most) > 0))
-    return invalid('max_output_tokens must be a positive integer.', 'max_output_tokens');
+  if (input === undefined) return invalidRequest('Missing required parameter: input.', 'input');
+  const maxTokens = body.max_output_tokens;
+  if (
+    maxTokens !== undefined &&
+    maxTokens !== null &&
+    !(Number.isInteger(maxTokens) && Number(maxTokens) > 0)
+  )
+    return invalidRequest('max_output_tokens must be a positive integer.', 'max_output_tokens');
   if (input.includes('[no-balance]')) return insufficientQuota(call.requestId);
-  const answer = answerTo(model.id, input, typeof most === 'number' ? most : Infinity);
+  const answer = answerTo(model.id, input, typeof maxTokens === 'number' ? maxTokens : Infinity);
   const task = `responses-${call.requestId}`;
   const amount = cost(priceFor('responses', model.id), { units: answer.usage.total_tokens / 1000 });
   const service = { task, area: 'responses', model: model.id, amount, at: call.gateway.now() } as const;
   chargeFor(call, { ...service, body, text: input });
-  const cut = body.stream === true ? call.gateway.take('responses-cut') : undefined;
-  const reply = body.stream === true ? streamed(call, answer, cut) : whole(call, answer);
+  const cut = body.stream === true ? call.gateway.takeFault('responses-cut') : undefined;
+  const reply = body.stream === true ? streamReply(call, answer, cut) : jsonReply(call, answer);
   return cut || answer.status === 'failed'
     ? recordFailure(call, task, input, reply)
     : recordSent(call, task, reply);
 }
 
-function invalid(message: string, param: string | null): Reply {
+function invalidRequest(message: string, param: string | null): Reply {
   return json(400, { error: { message, type: 'invalid_request_error', param, code: null } });
 }
 
@@ -65,7 +69,7 @@ function textsOf(item: unknown): string[] {
   return typeof text === 'string' ? [text] : [];
 }
 
-function whole(call: Call, answer: Answer): Reply {
+function jsonReply(call: Call, answer: Answer): Reply {
   return json(200, responseObject(answer, call.requestId, Math.floor(call.gateway.now() / 1000)));
 }
 
@@ -73,20 +77,23 @@ function whole(call: Call, answer: Answer): Reply {
  * Returns the answer as server-sent events. If `cut` is set, omits the last event and all events after the position of
  * the cut.
  */
-function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
+function streamReply(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
-  const kept = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
+  const sentEvents = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
   return {
     status: 200,
     headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'Cache-Control': 'no-cache' },
-    body: paced(kept, Math.min(LONGEST_PAUSE_MS, call.gateway.paceMs / kept.length)),
+    body: pacedEvents(sentEvents, Math.min(maxPauseMs, call.gateway.paceMs / sentEvents.length)),
   };
 }
 
-const LONGEST_PAUSE_MS = 20;
+const maxPauseMs = 20;
 
 /** Yields the events one by one, with a pause after each, because a client must not rely on receiving them together. */
-async function* paced(events: readonly { type: string }[], pauseMs: number): AsyncGenerator<Uint8Array> {
+async function* pacedEvents(
+  events: readonly { type: string }[],
+  pauseMs: number,
+): AsyncGenerator<Uint8Array> {
   for (const { type, ...rest } of events) {
     yield Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`);
     await sleep(pauseMs);
@@ -99,7 +106,7 @@ interface Answer {
   status: 'completed' | 'incomplete' | 'failed';
   text: string;
   /** True if `text` is a refusal to answer. */
-  refused: boolean;
+  isRefused: boolean;
   usage: { input_tokens: number; output_tokens: number; total_tokens: number };
 }
 
@@ -108,17 +115,17 @@ interface Answer {
  * failure or a refusal.
  */
 function answerTo(model: string, input: string, maxWords: number): Answer {
-  const refused = input.includes('[response-refuses]');
-  const failed = input.includes('[response-fails]');
-  const all = refused ? 'I cannot help with that.' : `The sandbox was asked: ${input.slice(0, 2000)}`;
-  const words = all.split(/(?<=\s)/);
-  const text = failed ? '' : words.slice(0, maxWords).join('').trimEnd();
+  const isRefused = input.includes('[response-refuses]');
+  const isFailed = input.includes('[response-fails]');
+  const fullText = isRefused ? 'I cannot help with that.' : `The sandbox was asked: ${input.slice(0, 2000)}`;
+  const words = fullText.split(/(?<=\s)/);
+  const text = isFailed ? '' : words.slice(0, maxWords).join('').trimEnd();
   const usage = { input_tokens: countWords(input), output_tokens: countWords(text) };
   return {
     model,
-    status: failed ? 'failed' : words.length > maxWords ? 'incomplete' : 'completed',
+    status: isFailed ? 'failed' : words.length > maxWords ? 'incomplete' : 'completed',
     text,
-    refused,
+    isRefused,
     usage: { ...usage, total_tokens: usage.input_tokens + usage.output_tokens },
   };
 }
@@ -169,8 +176,8 @@ function messageItem({ status }: Answer, id: string, content: object[]): Record<
 }
 
 /** Returns the message's only content part. */
-function contentPart({ refused }: Answer, text: string): Record<string, unknown> {
-  return refused
+function contentPart({ isRefused }: Answer, text: string): Record<string, unknown> {
+  return isRefused
     ? { type: 'refusal', refusal: text }
     : { type: 'output_text', text, annotations: [], logprobs: [] };
 }
@@ -195,14 +202,14 @@ function eventsOf(answer: Answer, id: string, createdAt: number): Event[] {
 }
 
 function messageEvents(answer: Answer, id: string): Event[] {
-  const kind = answer.refused ? 'refusal' : 'output_text';
+  const kind = answer.isRefused ? 'refusal' : 'output_text';
   const place = { item_id: `msg_${id}`, output_index: 0, content_index: 0 };
   const item = (content: object[]): object => ({ output_index: 0, item: messageItem(answer, id, content) });
   const part = (text: string): object => ({ ...place, part: contentPart(answer, text) });
   const deltas = answer.text
     .split(/(?<=\s)/)
     .map((delta) => ({ type: `response.${kind}.delta`, ...place, delta }));
-  const done = answer.refused ? { refusal: answer.text } : { text: answer.text };
+  const done = answer.isRefused ? { refusal: answer.text } : { text: answer.text };
   return [
     { type: 'response.output_item.added', ...item([]) },
     { type: 'response.content_part.added', ...part('') },

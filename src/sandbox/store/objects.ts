@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isObject, listFolder, parseJson, writeWhole } from '../state.ts';
 
 /** An object without its content. */
-export interface ObjectHead {
+interface ObjectHead {
   bucket: string;
   key: string;
   /** The headers to return with the object: the media type and metadata. */
@@ -38,28 +38,28 @@ export class Objects {
 
   /** Returns an object; undefined if the object does not exist. */
   read(bucket: string, key: string): { head: ObjectHead; content: Buffer } | undefined {
-    const found = readParts(this.#path(bucket, key));
-    return isHead(found?.head) ? { head: found.head, content: found.content } : undefined;
+    const parts = readParts(this.#path(bucket, key));
+    return isHead(parts?.head) ? { head: parts.head, content: parts.content } : undefined;
   }
 
   /** Returns a bucket's objects whose keys begin with a prefix, sorted by key. */
   list(bucket: string, prefix: string): ObjectHead[] {
     const folder = join(this.#objects, bucket);
     const heads = listFolder(folder).map((name) => readParts(join(folder, name))?.head);
-    const found = heads.filter(isHead).filter(({ key }) => key.startsWith(prefix));
-    return found.sort((one, other) => (one.key < other.key ? -1 : 1));
+    const matches = heads.filter(isHead).filter(({ key }) => key.startsWith(prefix));
+    return matches.sort((one, other) => (one.key < other.key ? -1 : 1));
   }
 
   /** Stores an object. Returns false if the object exists and must not be replaced. */
   write(head: ObjectHead, content: Uint8Array, mayReplace: boolean): boolean {
     const path = this.#path(head.bucket, head.key);
-    const whole = joined(head, content);
+    const bytes = serialize(head, content);
     if (mayReplace) {
-      writeWhole(path, whole);
+      writeWhole(path, bytes);
       return true;
     }
     const draft = `${path}.${randomBytes(6).toString('hex')}.new`;
-    writeWhole(draft, whole);
+    writeWhole(draft, bytes);
     try {
       linkSync(draft, path);
       return true;
@@ -77,7 +77,7 @@ export class Objects {
 
   begin(upload: Omit<Upload, 'id'>): string {
     const id = randomBytes(16).toString('hex');
-    writeWhole(join(this.#uploads, id, 'about'), joined({ ...upload, id }, Buffer.alloc(0)));
+    writeWhole(join(this.#uploads, id, 'about'), serialize({ ...upload, id }, Buffer.alloc(0)));
     return id;
   }
 
@@ -87,8 +87,8 @@ export class Objects {
   }
 
   uploads(bucket: string): Upload[] {
-    const found = listFolder(this.#uploads).map((id) => readParts(join(this.#uploads, id, 'about'))?.head);
-    return found.filter(isUpload).filter((upload) => upload.bucket === bucket);
+    const uploads = listFolder(this.#uploads).map((id) => readParts(join(this.#uploads, id, 'about'))?.head);
+    return uploads.filter(isUpload).filter((upload) => upload.bucket === bucket);
   }
 
   writePart({ id }: Upload, number: number, content: Uint8Array): void {
@@ -109,7 +109,7 @@ export class Objects {
   }
 }
 
-function joined(head: object, content: Uint8Array): Buffer {
+function serialize(head: object, content: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), content]);
 }
 

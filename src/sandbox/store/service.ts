@@ -22,7 +22,7 @@ interface StoreCall {
   objects: Objects;
 }
 
-const replies: readonly [FaultName, string, Refusal][] = [
+const faultReplies: readonly [FaultName, string, Refusal][] = [
   ['store-500', '', { status: 500, code: 'InternalError', message: 'Internal error.' }],
   ['store-slow-down', '', { status: 503, code: 'SlowDown', message: 'Please reduce your request rate.' }],
   ['store-expired', '', { status: 403, code: 'ExpiredToken', message: 'The token has expired.' }],
@@ -34,15 +34,15 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
   const { method, path, query, message } = request;
   try {
     const { headers } = message;
-    const sent = await readBody(message);
-    const refusal = checkSignature({ method, path, query, headers, body: sent }, gateway.now());
+    const rawBody = await readBody(message);
+    const refusal = checkSignature({ method, path, query, headers, body: rawBody }, gateway.now());
     if (refusal !== undefined) return errorReply(refusal);
-    const body = contentOf(headers, sent);
+    const body = contentOf(headers, rawBody);
     if (body === undefined)
       return errorReply({ status: 400, code: 'IncompleteBody', message: 'The chunks are incomplete.' });
-    for (const [name, only, fault] of replies)
-      if (method.startsWith(only) && gateway.take(name)) return errorReply(fault);
-    if (method === 'PUT' && gateway.take('store-reset'))
+    for (const [name, only, fault] of faultReplies)
+      if (method.startsWith(only) && gateway.takeFault(name)) return errorReply(fault);
+    if (method === 'PUT' && gateway.takeFault('store-reset'))
       return { status: 500, headers: {}, body: '', cutAt: -1 };
     const { bucket, key } = placeOf(path);
     if (!/^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/.test(bucket))
@@ -114,22 +114,22 @@ function operate(call: StoreCall): Reply {
     return reply(204);
   }
   if (method === 'POST') return unknownOperation();
-  const found = objects.read(bucket, key);
-  if (found === undefined) return errorReply({ status: 404, code: 'NoSuchKey', message: 'No such key.' });
-  const { head, content } = found;
-  const own = {
+  const object = objects.read(bucket, key);
+  if (object === undefined) return errorReply({ status: 404, code: 'NoSuchKey', message: 'No such key.' });
+  const { head, content } = object;
+  const objectHeaders = {
     ...head.headers,
     ETag: head.etag,
     'Last-Modified': new Date(head.modified).toUTCString(),
     'Accept-Ranges': 'bytes',
   };
   const span = method === 'GET' ? parseRange(headers.range ?? '', content.length) : 'whole';
-  if (span === 'whole') return { status: 200, headers: own, body: content };
+  if (span === 'whole') return { status: 200, headers: objectHeaders, body: content };
   if (span === 'beyond')
     return errorReply({ status: 416, code: 'InvalidRange', message: 'The range is beyond the end.' });
   const range = `bytes ${span.start}-${span.end - 1}/${content.length}`;
   const part = content.subarray(span.start, span.end);
-  return { status: 206, headers: { ...own, 'Content-Range': range }, body: part };
+  return { status: 206, headers: { ...objectHeaders, 'Content-Range': range }, body: part };
 }
 
 function unknownOperation(): Reply {
@@ -142,35 +142,35 @@ function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
   const prefix = query.get('prefix') ?? '';
   if (query.has('uploads')) {
     const uploads = objects.uploads(bucket).filter(({ key }) => key.startsWith(prefix));
-    const each = ({ key, id, begun }: Upload): string =>
-      `<Upload><Key>${escaped(key)}</Key><UploadId>${id}</UploadId><Initiated>${time(begun)}</Initiated></Upload>`;
-    return xml('ListMultipartUploadsResult', uploads.map(each).join(''));
+    const uploadXml = ({ key, id, begun }: Upload): string =>
+      `<Upload><Key>${escapeXml(key)}</Key><UploadId>${id}</UploadId><Initiated>${isoTime(begun)}</Initiated></Upload>`;
+    return xml('ListMultipartUploadsResult', uploads.map(uploadXml).join(''));
   }
   const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
   const max = Number(query.get('max-keys') ?? 1000);
   const delimiter = query.get('delimiter') ?? '';
   // Returns the key, or the key's folder below the prefix if there is a delimiter.
-  const shownAs = (key: string): string => {
+  const displayKeyOf = (key: string): string => {
     const end = delimiter === '' ? -1 : key.indexOf(delimiter, prefix.length);
     return end < 0 ? key : key.slice(0, end + delimiter.length);
   };
-  const shown = new Map(
+  const entriesByKey = new Map(
     objects
       .list(bucket, prefix)
-      .filter(({ key }) => shownAs(key) > after)
-      .map((head) => [shownAs(head.key), head]),
+      .filter(({ key }) => displayKeyOf(key) > after)
+      .map((head) => [displayKeyOf(head.key), head]),
   );
-  const page = [...shown].slice(0, max);
-  const rest = shown.size > page.length;
+  const page = [...entriesByKey].slice(0, max);
+  const isTruncated = entriesByKey.size > page.length;
   const contents = page.map(([name, { key, bytes, etag, modified }]) =>
     name !== key
-      ? `<CommonPrefixes><Prefix>${escaped(name)}</Prefix></CommonPrefixes>`
-      : `<Contents><Key>${escaped(key)}</Key><LastModified>${time(modified)}</LastModified><ETag>${escaped(etag)}</ETag><Size>${bytes}</Size></Contents>`,
+      ? `<CommonPrefixes><Prefix>${escapeXml(name)}</Prefix></CommonPrefixes>`
+      : `<Contents><Key>${escapeXml(key)}</Key><LastModified>${isoTime(modified)}</LastModified><ETag>${escapeXml(etag)}</ETag><Size>${bytes}</Size></Contents>`,
   );
-  const next = rest
-    ? `<NextContinuationToken>${escaped(page.at(-1)?.[0] ?? '')}</NextContinuationToken>`
+  const next = isTruncated
+    ? `<NextContinuationToken>${escapeXml(page.at(-1)?.[0] ?? '')}</NextContinuationToken>`
     : '';
-  const head = `<Name>${bucket}</Name><KeyCount>${page.length}</KeyCount><IsTruncated>${rest}</IsTruncated>`;
+  const head = `<Name>${bucket}</Name><KeyCount>${page.length}</KeyCount><IsTruncated>${isTruncated}</IsTruncated>`;
   return xml('ListBucketResult', head + next + contents.join(''));
 }
 
@@ -179,12 +179,14 @@ function put(call: StoreCall): Reply {
   if (!isWhole(call))
     return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 does not match.' });
   const etag = `"${md5(body).toString('hex')}"`;
-  const head = { bucket, key, headers: kept(headers), bytes: body.length, etag, modified: now };
-  return objects.write(head, body, headers['if-none-match'] !== '*') ? reply(200, { ETag: etag }) : exists();
+  const head = { bucket, key, headers: storedHeaders(headers), bytes: body.length, etag, modified: now };
+  return objects.write(head, body, headers['if-none-match'] !== '*')
+    ? reply(200, { ETag: etag })
+    : objectExists();
 }
 
 function begin({ bucket, key, headers, now, objects }: StoreCall): Reply {
-  const id = objects.begin({ bucket, key, headers: kept(headers), begun: now });
+  const id = objects.begin({ bucket, key, headers: storedHeaders(headers), begun: now });
   return xml('InitiateMultipartUploadResult', `<UploadId>${id}</UploadId>`);
 }
 
@@ -202,40 +204,40 @@ function uploadReply(call: StoreCall, upload: Upload): Reply {
 }
 
 function complete({ headers, body, now, objects }: StoreCall, upload: Upload): Reply {
-  const named = body.toString().split('<Part>').slice(1);
-  const parts = named.map((part) => {
+  const partTexts = body.toString().split('<Part>').slice(1);
+  const parts = partTexts.map((part) => {
     const [, number] = /<PartNumber>(\d+)/.exec(part) ?? [];
     const [, etag] = /<ETag>(?:"|&quot;)?([\da-f]+)/.exec(part) ?? [];
     const content = objects.part(upload, Number(number));
     return content !== undefined && md5(content).toString('hex') === etag ? content : undefined;
   });
-  const whole = parts.filter((part) => part !== undefined);
-  if (whole.length === 0 || whole.length < parts.length)
+  const intactParts = parts.filter((part) => part !== undefined);
+  if (intactParts.length === 0 || intactParts.length < parts.length)
     return errorReply({ status: 400, code: 'InvalidPart', message: 'A part is missing or differs.' });
-  const content = Buffer.concat(whole);
-  const etag = `"${md5(Buffer.concat(whole.map(md5))).toString('hex')}-${whole.length}"`;
+  const content = Buffer.concat(intactParts);
+  const etag = `"${md5(Buffer.concat(intactParts.map(md5))).toString('hex')}-${intactParts.length}"`;
   const head = { ...upload, bytes: content.length, etag, modified: now };
-  if (!objects.write(head, content, headers['if-none-match'] !== '*')) return exists();
+  if (!objects.write(head, content, headers['if-none-match'] !== '*')) return objectExists();
   objects.abort(upload);
-  return xml('CompleteMultipartUploadResult', `<ETag>${escaped(etag)}</ETag>`);
+  return xml('CompleteMultipartUploadResult', `<ETag>${escapeXml(etag)}</ETag>`);
 }
 
 function isWhole({ headers, body }: StoreCall): boolean {
-  const given = headers['content-md5'];
-  return given === undefined || given === md5(body).toString('base64');
+  const declaredMd5 = headers['content-md5'];
+  return declaredMd5 === undefined || declaredMd5 === md5(body).toString('base64');
 }
 
-function kept(headers: StoreCall['headers']): Record<string, string> {
-  const own = Object.entries(headers).filter(([name]) => /^(content-type|x-amz-meta-.+)$/.test(name));
-  return Object.fromEntries(own.map(([name, value]) => [name, String(value)]));
+function storedHeaders(headers: StoreCall['headers']): Record<string, string> {
+  const storedPairs = Object.entries(headers).filter(([name]) => /^(content-type|x-amz-meta-.+)$/.test(name));
+  return Object.fromEntries(storedPairs.map(([name, value]) => [name, String(value)]));
 }
 
-function exists(): Reply {
+function objectExists(): Reply {
   return errorReply({ status: 412, code: 'PreconditionFailed', message: 'The object exists.' });
 }
 
 function errorReply({ status, code, message }: Refusal): Reply {
-  return { ...xml('Error', `<Code>${code}</Code><Message>${escaped(message)}</Message>`), status };
+  return { ...xml('Error', `<Code>${code}</Code><Message>${escapeXml(message)}</Message>`), status };
 }
 
 function reply(status: number, headers: Record<string, string> = {}): Reply {
@@ -247,11 +249,11 @@ function xml(name: string, content: string): Reply {
   return { status: 200, headers: { 'Content-Type': 'application/xml' }, body };
 }
 
-function time(at: number): string {
+function isoTime(at: number): string {
   return new Date(at).toISOString();
 }
 
-function escaped(text: string): string {
+function escapeXml(text: string): string {
   return text.replace(/[<>&"]/g, (char) => `&#${char.charCodeAt(0)};`);
 }
 

@@ -9,7 +9,7 @@ export const storeAccount = {
 } as const;
 
 /** A request to object storage. `path` and `query` are percent-encoded. */
-export interface SignedRequest {
+interface SignedRequest {
   method: string;
   path: string;
   query: string;
@@ -41,16 +41,16 @@ interface Signature {
  */
 export function checkSignature(request: SignedRequest, now: number): Refusal | undefined {
   const pairs = pairsOf(request.query);
-  const found = inQuery(pairs) ?? inHeader(request.headers);
-  if (found === undefined) return denied('AccessDenied', 'The request is not signed.');
-  if (found.credential[0] !== storeAccount.AWS_ACCESS_KEY_ID)
-    return denied('InvalidAccessKeyId', "The access key is not the sandbox's.");
-  const expected = Buffer.from(sign(request, pairs, found));
-  const given = Buffer.from(found.signature);
-  if (given.length !== expected.length || !timingSafeEqual(given, expected))
-    return denied('SignatureDoesNotMatch', 'The signature does not match.');
-  if ((found.expiresAt ?? Infinity) < now) return denied('AccessDenied', 'Request has expired');
-  if (/^[\da-f]{64}$/.test(found.payload) && found.payload !== sha256(request.body))
+  const parts = readQuerySignature(pairs) ?? readHeaderSignature(request.headers);
+  if (parts === undefined) return denial('AccessDenied', 'The request is not signed.');
+  if (parts.credential[0] !== storeAccount.AWS_ACCESS_KEY_ID)
+    return denial('InvalidAccessKeyId', "The access key is not the sandbox's.");
+  const expectedBytes = Buffer.from(sign(request, pairs, parts));
+  const sentBytes = Buffer.from(parts.signature);
+  if (sentBytes.length !== expectedBytes.length || !timingSafeEqual(sentBytes, expectedBytes))
+    return denial('SignatureDoesNotMatch', 'The signature does not match.');
+  if ((parts.expiresAt ?? Infinity) < now) return denial('AccessDenied', 'Request has expired');
+  if (/^[\da-f]{64}$/.test(parts.payload) && parts.payload !== sha256(request.body))
     return {
       status: 400,
       code: 'XAmzContentSHA256Mismatch',
@@ -77,7 +77,7 @@ export function decode(text: string): string {
   }
 }
 
-function inQuery(pairs: readonly [string, string][]): Signature | undefined {
+function readQuerySignature(pairs: readonly [string, string][]): Signature | undefined {
   const query = new Map(pairs);
   const [signature, date = ''] = [query.get('X-Amz-Signature'), query.get('X-Amz-Date')];
   if (signature === undefined) return undefined;
@@ -92,7 +92,7 @@ function inQuery(pairs: readonly [string, string][]): Signature | undefined {
   };
 }
 
-function inHeader(headers: IncomingHttpHeaders): Signature | undefined {
+function readHeaderSignature(headers: IncomingHttpHeaders): Signature | undefined {
   const [scheme, text = ''] = (headers.authorization ?? '').split(/ (.*)/s);
   if (scheme !== 'AWS4-HMAC-SHA256') return undefined;
   const fields = new Map(
@@ -110,16 +110,20 @@ function inHeader(headers: IncomingHttpHeaders): Signature | undefined {
   };
 }
 
-function sign({ method, path, headers }: SignedRequest, pairs: [string, string][], found: Signature): string {
+function sign({ method, path, headers }: SignedRequest, pairs: [string, string][], parts: Signature): string {
   const query = pairs
     .filter(([name]) => name !== 'X-Amz-Signature')
     .map((pair) => pair.map(encode).join('='))
     .sort()
     .join('&');
-  const named = found.signedHeaders.map((name) => `${name}:${headerOf(headers, name).trim()}\n`).join('');
-  const canonical = [method, path, query, named, found.signedHeaders.join(';'), found.payload].join('\n');
-  const [, day = '', region = '', service = '', end = ''] = found.credential;
-  const text = ['AWS4-HMAC-SHA256', found.date, [day, region, service, end].join('/'), sha256(canonical)];
+  const headerLines = parts.signedHeaders
+    .map((name) => `${name}:${headerOf(headers, name).trim()}\n`)
+    .join('');
+  const canonical = [method, path, query, headerLines, parts.signedHeaders.join(';'), parts.payload].join(
+    '\n',
+  );
+  const [, day = '', region = '', service = '', end = ''] = parts.credential;
+  const text = ['AWS4-HMAC-SHA256', parts.date, [day, region, service, end].join('/'), sha256(canonical)];
   const key = [day, region, service, end].reduce<Buffer>(
     hmac,
     Buffer.from(`AWS4${storeAccount.AWS_SECRET_ACCESS_KEY}`),
@@ -127,7 +131,7 @@ function sign({ method, path, headers }: SignedRequest, pairs: [string, string][
   return hmac(key, text.join('\n')).toString('hex');
 }
 
-function denied(code: string, message: string): Refusal {
+function denial(code: string, message: string): Refusal {
   return { status: 403, code, message };
 }
 

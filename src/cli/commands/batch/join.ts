@@ -50,7 +50,7 @@ export function registerJoin(command: Command, run: Run): void {
     .addOption(outputOption('-o, --output <file>', 'the output file, which must end in .mp4'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
     .addHelpText('after', helpText)
-    .action((given: string) => run(command, (context) => join(context, given, command.opts())));
+    .action((nameOrFile: string) => run(command, (context) => join(context, nameOrFile, command.opts())));
 }
 
 async function join(

@@ -68,19 +68,19 @@ async function plan(
   const cost = result.cost.known;
   const { budget = batch.manifest.head.budget } = await withLastBudget(context, opened);
   const remainders = compare(cost, zero) > 0 ? await remaindersFor(context, batch.name, budget) : [];
-  const exceeded = remainders.filter(({ left }) => compare(cost, left) > 0);
+  const exceeded = remainders.filter(({ remaining }) => compare(cost, remaining) > 0);
   const currency = currencyOf(await context.settings());
-  for (const { label, limit, left } of exceeded)
+  for (const { label, limit, remaining } of exceeded)
     context.progress.note(
-      `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(left)} of ${formatDecimal(limit)} left. A run stops at the limit.`,
+      `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(remaining)} of ${formatDecimal(limit)} left. A run stops at the limit.`,
     );
   const json = {
     ...planView(batch, result),
     ...(exceeded.length > 0 && {
-      exceeded: exceeded.map(({ label, limit, left }) => ({
+      exceeded: exceeded.map(({ label, limit, remaining }) => ({
         budget: label,
         limit: formatDecimal(limit),
-        left: formatDecimal(left),
+        left: formatDecimal(remaining),
       })),
     }),
     rows,
@@ -95,7 +95,7 @@ async function plan(
 interface Remainder {
   label: string;
   limit: Decimal;
-  left: Decimal;
+  remaining: Decimal;
 }
 
 /**
@@ -111,11 +111,12 @@ export async function remaindersFor(
   const settings = await session.settings();
   const remainders: Remainder[] = [];
   const addRemainder = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
-    remainders.push({ label, limit, left: excess(limit, add(spent, reserved)) });
+    remainders.push({ label, limit, remaining: excess(limit, add(spent, reserved)) });
   };
   const name = settings.budget.value;
-  const standing = name === undefined ? undefined : await budgetState(session, 'standing', name);
-  if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
+  const standingBudget = name === undefined ? undefined : await budgetState(session, 'standing', name);
+  if (standingBudget?.limit !== undefined)
+    addRemainder(`the budget ${name}`, standingBudget.limit, standingBudget);
   if (amount !== undefined) {
     const { spent, reserved } = await budgetState(session, 'batch', batch);
     const outside = await costOutsideBudget(batch, {

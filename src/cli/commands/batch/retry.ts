@@ -41,7 +41,7 @@ export function registerRetry(command: Command, run: Run): void {
   addRunOptions(command);
   command
     .addHelpText('after', examples)
-    .action((given: string) => run(command, (context) => retry(context, given, command.opts())));
+    .action((nameOrFile: string) => run(command, (context) => retry(context, nameOrFile, command.opts())));
 }
 
 function retry(context: Context, nameOrFile: string, options: RetryOptions): Promise<Outcome> {

@@ -35,7 +35,7 @@ export function registerBatchStatus(command: Command, run: Run): void {
   addBatchOptions(command);
   command
     .addHelpText('after', examples)
-    .action((given: string) => run(command, (context) => status(context, given, command.opts())));
+    .action((nameOrFile: string) => run(command, (context) => status(context, nameOrFile, command.opts())));
 }
 
 async function status(context: Context, nameOrFile: string, typedOptions: BatchOptions): Promise<Outcome> {

@@ -23,8 +23,8 @@ export function registerShow(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => showAll(context, refs)));
 }
 
-async function showAll(context: Context, given: string[]): Promise<Outcome> {
-  const refs = await readRefs(given, context.io);
+async function showAll(context: Context, refArgs: string[]): Promise<Outcome> {
+  const refs = await readRefs(refArgs, context.io);
   if (refs.length === 1) return show(context, refs[0] ?? '');
   // Ends each job's text with an empty line.
   const one = async (ref: string): Promise<Outcome> => {

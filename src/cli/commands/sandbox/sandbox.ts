@@ -73,7 +73,7 @@ function registerReset(command: Command, run: Run): void {
 
 async function reset(context: Context): Promise<Outcome> {
   const settings = await context.settings();
-  const { reset: resetGateway } = await import('../../../sandbox/bill.ts');
+  const { reset: resetGateway } = await import('../../../sandbox/state.ts');
   resetGateway(gatewayFolder(sandboxFolder(settings)));
   const sandboxSettings: Settings = { ...settings, sandbox: { value: true, source: 'default' } };
   await rm(ledgerFolder(sandboxSettings), {
@@ -97,14 +97,14 @@ function registerFaults(command: Command, run: Run): void {
 }
 
 async function faults({ io }: Context): Promise<Outcome> {
-  const { FAULTS } = await import('../../../sandbox/faults.ts');
-  const { MAGIC_WORDS } = await import('../../../sandbox/tasks.ts');
+  const { allFaults } = await import('../../../sandbox/faults.ts');
+  const { magicWords } = await import('../../../sandbox/tasks.ts');
   const width = columnsOf(io.stdout);
-  const names = FAULTS.map(({ name, on, does }) => [name, on, does]);
-  const words = MAGIC_WORDS.map(({ word, areas, does }) => [word, areas, does]);
+  const names = allFaults.map(({ name, on, does }) => [name, on, does]);
+  const words = magicWords.map(({ word, areas, does }) => [word, areas, does]);
   const text = [
     table(['name', 'on', 'does'], names, width),
     table(['word in a prompt', 'on', 'does'], words, width),
   ];
-  return { json: { faults: FAULTS, magic_words: MAGIC_WORDS }, text: text.join('\n\n') };
+  return { json: { faults: allFaults, magic_words: magicWords }, text: text.join('\n\n') };
 }

@@ -66,7 +66,7 @@ export function addServeOptions(command: Command): void {
  */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
   const { limitsOf, startSandbox } = await import('../../../flows/open-sandbox.ts');
-  const { forgetFaults } = await import('../../../sandbox/faults.ts');
+  const { resetFaultCounts } = await import('../../../sandbox/faults.ts');
   const settings = await context.settings();
   const { fault: faults = [], key: keys = [], voice: voices = [], port } = options;
   const isChaos = faults.some((fault) => /(^|[\s,])chaos/.test(fault));
@@ -76,7 +76,7 @@ export async function serve(context: Context, stateDir: string, options: ServeOp
     paceMs: options.pace ?? settings.sandboxPaceMs.value,
     limits: limitsOf(settings, options),
   });
-  forgetFaults(stateDir);
+  resetFaultCounts(stateDir);
   if (seed !== options.seed) context.progress.note(`To reproduce these faults: --seed ${seed ?? ''}`);
   return sandbox;
 }

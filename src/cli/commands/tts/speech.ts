@@ -195,9 +195,11 @@ async function deliverPieces(
     const files = file === undefined ? [] : [file];
     const cost = await costText(await context.ledger(), jobs, currencyOf(await context.settings()));
     const saved = savedText({ files, ms: clock.monotonic() - startMs, cost }) || (cost && `It cost ${cost}.`);
-    const kept = reused === 0 ? '' : `, ${reused} of them already paid for`;
+    const reuseText = reused === 0 ? '' : `, ${reused} of them already paid for`;
     progress.stop();
-    progress.note(`Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${kept}. ${saved}`);
+    progress.note(
+      `Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${reuseText}. ${saved}`,
+    );
     const json = { jobs: jobs.map(jobView), ...(file && { files }) };
     return { json, text: file?.path, paid: 'yes', onPrinted: delivered };
   } catch (thrown) {

@@ -137,9 +137,9 @@ async function submitCommand(
   const target = await inFolder(targetOf(options));
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
   const deps = await context.jobDeps();
-  const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
+  const submission = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
   const hooks = submitHooks(context, deps.account, { isWaiting: ask !== 'accept' });
-  return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
+  return deliveredOutcome(context, options, () => submitVideo(video, submission, deps, hooks));
 }
 
 // Prints a note only once, because repeating it for every submission would be noise. If the state folder is not
