@@ -25,7 +25,7 @@ export type Incident =
   | ((Moment | BeforeCall) & Happening)
   | { request: number; what: NetworkFault }
   | { process: number; what: 'hook hidden' }
-  | { command: number; what: 'starts last' };
+  | { command: number; what: 'starts last' | 'starts in a wait' };
 
 // `next starts` starts the next command. While this incident is pending, a command starts only if no other is running.
 type Happening =
@@ -33,6 +33,12 @@ type Happening =
   | { what: 'power cut'; remains: Remains }
   | { what: 'disk full'; room: number; steps: number }
   | { what: 'clock jump'; ms: number };
+
+/** The minimum length of a long wait, in ms. Processes that wait for a lock or a claim look more often. */
+const longWaitMs = 1000;
+
+/** The delay of a slow response, in ms: longer than the pause between two polls, and shorter than a timeout. */
+const slowMs = 8000;
 
 const changes = new Set(['link', 'rename', 'unlink']);
 
@@ -57,9 +63,10 @@ interface Process {
   requests: Map<number, Request>;
 }
 
-/** A possible next step. `process` is undefined for a network step. */
+/** A possible next step. `process` is undefined for a network step. `isInWait`: possible only during a long wait. */
 interface Action {
   process?: Process;
+  isInWait?: boolean;
   run: () => void | Promise<void>;
 }
 
@@ -115,7 +122,9 @@ export class Machine {
     this.traffic.faults = new Map(
       incidents.flatMap((each) => ('request' in each ? [[each.request, each.what]] : [])),
     );
-    const last = new Set(incidents.flatMap((each) => ('command' in each ? [each.command] : [])));
+    const starts = new Map(
+      incidents.flatMap((each) => ('command' in each ? [[each.command, each.what] as const] : [])),
+    );
     const isAlone = commands.length === 1 && incidents.length === 0;
     const first = this.steps;
     let seen = (this.#changes = 0);
@@ -131,9 +140,11 @@ export class Machine {
       seen = this.#changes;
       for (const incident of now) this.#happens(incident, random);
       const isStart = now.some(isNextStarts);
-      const isLater = last.has((left[0]?.index ?? 0) + 1) || this.#awaited.some(isNextStarts);
-      const waits = this.#processes.length > 0 && isLater && !isStart;
-      const begin = left.slice(0, waits ? 0 : 1).map(({ args, index }) => ({
+      const isBusy = this.#processes.length > 0 && !isStart;
+      const next = starts.get((left[0]?.index ?? 0) + 1);
+      const isLater = isBusy && (next === 'starts last' || this.#awaited.some(isNextStarts));
+      const begin = left.slice(0, isLater ? 0 : 1).map(({ args, index }) => ({
+        isInWait: isBusy && next === 'starts in a wait',
         run: async () => {
           left.shift();
           ends[index] = (await this.#start(args, index, isAlone)).ended;
@@ -180,14 +191,16 @@ export class Machine {
   async #act(begin: Action[], isSwitch: boolean, random: Random): Promise<void> {
     const all: Action[] = [
       ...this.#processes.flatMap((process) => this.#actionsOf(process)),
-      ...begin,
+      ...begin.filter(({ isInWait }) => isInWait !== true),
       ...this.traffic.underWay().map((request) => ({ run: () => this.#arrive(request) })),
     ];
     const own = all.filter(({ process }) => process !== undefined && process === this.#current);
     const others = all.filter((action) => !own.includes(action));
     const among = isSwitch ? (others.length > 0 ? others : own) : own.length > 0 ? own : others;
     if (among.length === 0) {
-      this.#passTime();
+      const isWaiting = Math.min(...this.#dues()) - this.#monotonic >= longWaitMs;
+      if (isWaiting && begin[0] !== undefined) await begin[0].run();
+      else this.#passTime();
       return;
     }
     const action = among[Math.floor(random() * among.length)] as Action;
@@ -203,6 +216,7 @@ export class Machine {
       const { id, name, due } = operation;
       const request = requests.get(id);
       if (request !== undefined) {
+        if (request.due > this.#monotonic) continue;
         if (request.events.length > 0)
           actions.push({ process, run: () => this.#tell(process, id, { value: request.events.shift() }) });
         else if (request.breaks)
@@ -216,6 +230,7 @@ export class Machine {
 
   #arrive(request: Request): void {
     this.traffic.arrive(request);
+    if (request.fault === 'answer slow') request.due = this.#monotonic + slowMs;
     this.#changes += 1;
   }
 
@@ -269,10 +284,16 @@ export class Machine {
     });
   }
 
+  // Returns the times of the next timers and slow responses.
+  #dues(): number[] {
+    return this.#processes.flatMap(({ operations, requests }) => [
+      ...[...operations.values()].filter(({ name }) => name === 'timer').map(({ due }) => due),
+      ...[...requests.values()].map(({ due }) => due).filter((due) => due > this.#monotonic),
+    ]);
+  }
+
   #passTime(): void {
-    const dues = this.#processes.flatMap(({ operations }) =>
-      [...operations.values()].filter(({ name }) => name === 'timer').map(({ due }) => due),
-    );
+    const dues = this.#dues();
     if (dues.length === 0 && this.#processes.length > 0) throw new Error('a process waits for nothing');
     if (dues.length === 0) return;
     this.#monotonic = Math.max(this.#monotonic, Math.min(...dues));

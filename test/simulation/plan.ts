@@ -62,6 +62,7 @@ const scenes: readonly (readonly [string[][], number])[] = [
   ],
   [[storm, storm], 3],
   [[storm, ['jobs', 'fetch', '@storm', '-o', '/home/copy.mp4', '--json']], 1],
+  [[storm, ['video', 'c', 'status', '@storm', '--json']], 5],
   [[plane, plane], 3],
   [[plane, submits('a plane', '-o', '/home/second.mp4')], 2],
   [[submits('a plane'), submits('a plane')], 2],
@@ -88,6 +89,24 @@ const scenes: readonly (readonly [string[][], number])[] = [
     ],
     3,
   ],
+];
+
+/**
+ * When a later command starts, with weights. `starts soon` is the first time that its predecessor waits for anything.
+ * `starts in a wait` is the first time that all processes wait for a second or more, such as for a task.
+ */
+const starts = [
+  ['starts soon', 3],
+  ['starts in a wait', 2],
+  ['starts last', 1],
+] as const;
+
+/** What a power cut leaves on the disk, with weights. */
+const remains: readonly (readonly [Remains, number])[] = [
+  ['lost', 2],
+  ['journal', 1],
+  ['reordered', 1],
+  ['kept', 1],
 ];
 
 const stepsPerChange = 25;
@@ -118,12 +137,18 @@ export function planOf(seed: number): Plan {
     return { after: before };
   };
   const incidents: Incident[] = [];
-  for (let command = 2; command <= commands.length; command += 1)
-    if (random() < 0.25) incidents.push({ command, what: 'starts last' });
+  for (let command = 2; command <= commands.length; command += 1) {
+    const start = pick(random, starts);
+    if (start !== 'starts soon') incidents.push({ command, what: start });
+  }
   const switches = random() < 0.5 ? 1 + Math.floor(random() * 4) : Math.floor(random() * length * 0.2);
   for (let count = 0; count < switches; count += 1) incidents.push({ ...at(), what: 'switch' });
   if (random() < 0.5) incidents.push(...chainOf(commands.length, random));
-  const faults = Math.floor(random() * 6);
+  if (random() < 0.4) incidents.push({ request: 2 + Math.floor(random() * 2), what: 'answer slow' });
+  // Schedules in which no process dies find the defects of processes that run for long.
+  const isCalm = random() < 0.4;
+  if (!isCalm && random() < 0.4) incidents.push(...crashOf(length, random));
+  const faults = isCalm ? 0 : Math.floor(random() * 6);
   for (let count = 0; count < faults; count += 1) incidents.push(incidentAt(at, random));
   return { seed, commands: [...commands], incidents };
 }
@@ -136,6 +161,17 @@ function chainOf(processes: number, random: () => number): Incident[] {
     if (random() < 0.3) return incidentAt(() => ({ process, before }), random);
     return { process, before, what: random() < 0.5 ? 'switch' : 'next starts' };
   });
+}
+
+// Draws a kill, and soon after it a power cut, which removes the names that the dead process had not made durable.
+function crashOf(length: number, random: () => number): Incident[] {
+  // Prefers early moments, because a command claims its names early.
+  const after = 1 + Math.floor((random() ** 2 * length) / stepsPerChange);
+  const cut = after + 1 + Math.floor(random() * 8);
+  return [
+    { after, what: 'kill' },
+    { after: cut, what: 'power cut', remains: pick(random, remains) },
+  ];
 }
 
 function incidentAt(at: () => Moment | BeforeCall, random: () => number): Incident {
@@ -153,12 +189,7 @@ function incidentAt(at: () => Moment | BeforeCall, random: () => number): Incide
     return {
       ...at(),
       what,
-      remains: pick<Remains>(random, [
-        ['lost', 2],
-        ['journal', 1],
-        ['reordered', 1],
-        ['kept', 1],
-      ]),
+      remains: pick(random, remains),
     };
   if (what === 'disk full')
     return { ...at(), what, room: Math.floor(random() * 300), steps: 1 + Math.floor(random() * 200) };

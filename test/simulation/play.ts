@@ -124,7 +124,9 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
     return job?.state === 'failed' && error?.message === failing.message
       ? []
       : [`a ${job?.state} job failed: ${shown}`];
-  if (code === 0 && isFailing) return [`a failed job succeeded: ${shown}`];
+  // `status` also succeeds while the job is sent or is running.
+  const isUnfinished = args[2] === 'status' && job?.state !== 'succeeded';
+  if (code === 0 && isFailing && !isUnfinished) return [`a failed job succeeded: ${shown}`];
   if (!fitting.includes(code) && !(isBatch(args) && code === 11)) return [shown];
   // A command line that mgw refuses would simulate nothing, so it is reported.
   if (error?.next?.at(-1) === '--help') return [shown];
@@ -209,7 +211,10 @@ async function finishBatch(args: string[], people: People): Promise<Ended> {
   }
 }
 
-const harmless = ['switch', 'next starts', 'starts last', 'index lost', 'hook hidden'];
+const harmless = [
+  ...['switch', 'next starts', 'starts in a wait', 'starts last'],
+  ...['answer slow', 'index lost', 'hook hidden'],
+];
 
 function isBatch([command]: string[]): boolean {
   return command === 'batch';
@@ -220,7 +225,7 @@ function keyOf(args: string[]): string | undefined {
 }
 
 function promptOf(args: string[]): string | undefined {
-  return args[0] === 'tts' ? args[1] : args[0] === 'video' ? args[3] : undefined;
+  return args[0] === 'tts' ? args[1] : args[2] === 'submit' ? args[3] : undefined;
 }
 
 function gatewayOf(args: string[]): string | undefined {

@@ -16,6 +16,15 @@ it('no schedule of the first seeds or of an earlier failure breaks a promise', a
   expect(stdout).toMatch(new RegExp(`^0 of ${count} schedules broke a promise`));
 });
 
+// A story that no longer reveals its defect proves nothing. A run with a broken promise exits with 1.
+it('a story reveals the defect late-poll in a changed source', async () => {
+  const words = ['test/simulation/run.mjs', '--stories', '--plant', 'late-poll'];
+  const { stdout } = await run(process.execPath, words).catch(
+    (error: unknown) => error as { stdout: string },
+  );
+  expect(stdout).toMatch(/^seed 1: a running job failed/);
+});
+
 it('an incident happens before its call, and is reported as missed if the call is never made', async () => {
   const take = () => {
     const calls = ['/a', '/b', '/a'].map((path) => ({ name: 'stat', args: [path] }));

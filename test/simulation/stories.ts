@@ -154,9 +154,19 @@ export const stories: Record<string, Story> = {
     seed: 1,
     commands: [storm, storm],
     incidents: [
-      { process: 1, before: 'write "type":"observed"', what: 'next starts' },
-      { process: 2, before: 'write "type":"finished"', what: 'time passes' },
-      { process: 2, before: 'fsync', what: 'switch' },
+      { process: 1, before: 'print Accepted', what: 'next starts' },
+      { process: 1, before: 'write "type":"finished"', what: 'switch' },
+      { process: 1, before: 'fsync', what: 'time passes' },
+      { process: 1, before: 'stat jobs/', what: 'switch' },
+      { request: 2, what: 'answer slow' },
+    ],
+  },
+  'a poll whose response arrived late was recorded after a failure, and the failed job remained running': {
+    seed: 1,
+    commands: [storm, ['video', 'c', 'status', '@storm', '--json']],
+    incidents: [
+      { process: 1, before: 'print Accepted', what: 'next starts' },
+      { request: 2, what: 'answer slow' },
     ],
   },
 };

@@ -2,9 +2,12 @@ import type { Begun } from './calls.ts';
 import { Gateway, json, type Created, type Response } from './gateway.ts';
 import type { NetworkEvent } from './network.ts';
 
-/** A fault of a request. Requests are counted from 1 in the order in which they are sent. */
+/**
+ * A fault of a request. Requests are counted from 1 in the order in which they are sent. A late answer never arrives; a
+ * slow answer arrives after a few seconds.
+ */
 export type NetworkFault =
-  'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer cut' | 'error' | 'busy';
+  'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer slow' | 'answer cut' | 'error' | 'busy';
 
 /** A request in progress, and its response. */
 export interface Request {
@@ -15,6 +18,8 @@ export interface Request {
   events: NetworkEvent[];
   /** Whether the connection breaks after the request's events. */
   breaks: boolean;
+  /** The time at which the events begin, by the machine's clock. */
+  due: number;
 }
 
 /** The network between the processes and the gateway. */
@@ -44,7 +49,7 @@ export class Traffic {
     this.#count += 1;
     const number = this.#count;
     const fault = this.faults.get(number);
-    const request = { number, begun, fault, hasArrived: false, events: [], breaks: false };
+    const request = { number, begun, fault, hasArrived: false, events: [], breaks: false, due: 0 };
     this.#flights.push(request);
     return request;
   }
