@@ -111,16 +111,30 @@ export async function tcpServer(onConnection: (socket: Socket, count: number) =>
   return state;
 }
 
-/** Returns a port on which nothing listens. */
+// Below the ports that a system assigns by itself, which another process could get at any time. Each test process has
+// its own ports.
+let nextClosedPort = 12_000 + (process.pid % 500) * 40;
+
+/** Returns a port on which nothing listens, and on which the test may listen later. */
 export async function closedPort(): Promise<number> {
-  const server = createTcp();
-  const port = await listening(server, 0);
-  await closed(server);
-  return port;
+  for (let attempt = 1; ; attempt += 1) {
+    const server = createTcp();
+    const port = (nextClosedPort += 1);
+    try {
+      await listening(server, port);
+      await closed(server);
+      return port;
+    } catch (error) {
+      if (attempt === 40) throw error;
+    }
+  }
 }
 
 async function listening(server: Server, port: number): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', resolve);
+  });
   return (server.address() as AddressInfo).port;
 }
 
