@@ -71,8 +71,12 @@ export function mismatchesOf(job: JobRequest, delivered: Delivered, protocol: Pr
   const requested = (name: string): Json | undefined => requestedValue(job, name);
   return [
     ...durationMismatch(requested('duration'), delivered),
-    ...(size === undefined ? [] : resolutionMismatch(job, protocol, requested('resolution'), size)),
-    ...(size === undefined ? [] : ratioMismatch(requested('aspect-ratio'), size)),
+    ...(size === undefined
+      ? [noPicture(requested('resolution'))]
+      : [
+          ...resolutionMismatch(job, protocol, requested('resolution'), size),
+          ...ratioMismatch(requested('aspect-ratio'), size),
+        ]),
     ...fpsMismatch(requested('fps'), delivered),
     ...audioMismatch(requested('audio'), delivered),
   ];
@@ -90,6 +94,12 @@ function durationMismatch(requested: Json | undefined, { duration, fps }: Delive
 interface Size {
   width: number;
   height: number;
+}
+
+// Every request for a video asks for a picture.
+function noPicture(requested: Json | undefined): Mismatch {
+  const asked = typeof requested === 'string' ? requested : 'a picture';
+  return { field: 'resolution', asked, delivered: 'no picture' };
 }
 
 function resolutionMismatch(
@@ -137,6 +147,7 @@ function positiveNumber(value: Json | undefined): number | undefined {
 export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>): string[] {
   return mismatches.map(({ field, asked, delivered }) => {
     if (field === 'audio') return delivered === true ? 'it has sound' : 'it has no sound';
+    if (delivered === 'no picture') return 'it has no picture';
     const unit = field === 'duration' ? ' s' : '';
     return `${field.replace('_', ' ')} ${delivered}${unit} instead of ${asked}${unit}`;
   });

@@ -76,14 +76,23 @@ describe('mismatchesOf', () => {
     expect(differences(protocol, request, delivered)).toEqual([expected]);
   });
 
+  it('reports a file without a picture, even if the request specifies no resolution', () => {
+    const noSize = { width: undefined, height: undefined } as never;
+    expect(differences('c', c({}), noSize)).toEqual([['resolution', 'a picture', 'no picture']]);
+    expect(differences('c', c({ resolution: '720p' }), noSize)).toEqual([
+      ['resolution', '720p', 'no picture'],
+    ]);
+  });
+
   it('returns mismatches as text that fits on one line', () => {
     const mismatches = [
       { field: 'duration', asked: 5, delivered: 4.5 },
       { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },
       { field: 'audio', asked: true, delivered: false },
+      { field: 'resolution', asked: '720p', delivered: 'no picture' },
     ] as const;
     expect(mismatchText({ path: '/out/boat.mp4', mismatches: [...mismatches] })).toBe(
-      'boat.mp4 differs from the request: duration 4.5 s instead of 5 s, aspect ratio 720x720 instead of 16:9, it has no sound.',
+      'boat.mp4 differs from the request: duration 4.5 s instead of 5 s, aspect ratio 720x720 instead of 16:9, it has no sound, it has no picture.',
     );
   });
 });
