@@ -2,7 +2,13 @@ import { describe, expect, it } from 'vitest';
 import type { Budget, BudgetState, ChargeOutcome, Decision, Limit } from '../../src/budget/budget.ts';
 import { decimalOf, parseDecimal } from '../../src/decimal.ts';
 import { MgwError } from '../../src/errors.ts';
-import { neededLimit, reserve, type Allowance, type Purchase, type Reservation } from '../../src/payment/reserve.ts';
+import {
+  neededLimit,
+  reserve,
+  type Allowance,
+  type Purchase,
+  type Reservation,
+} from '../../src/payment/reserve.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { leaseOf } from '../support/lease.ts';
 
