@@ -106,8 +106,8 @@ export function instrument(path, text, first = 0) {
   return { text: runtime + apply(text, edits), mutants };
 }
 
-// The runtime is added to the first line, so the source's line numbers do not change.
-const runtime = `${[
+/** The runtime is added to the first line, so the source's line numbers do not change. */
+export const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
   // getBuiltinModule returns the original functions, even if a test has replaced the imported ones.

@@ -3,7 +3,6 @@ import { join, relative } from 'node:path';
 import { createVitest } from 'vitest/node';
 
 const { PATH } = process.env;
-const timeoutMs = 30_000;
 let answer;
 let isFirstFailureEnough;
 
@@ -22,8 +21,7 @@ const reporter = {
 };
 
 const vitest = await createVitest('test', {
-  ...{ watch: false, update: false, maxWorkers: 1, reporters: [reporter] },
-  ...{ bail: 1, testTimeout: timeoutMs, hookTimeout: timeoutMs },
+  ...{ watch: false, update: false, maxWorkers: 1, reporters: [reporter], bail: 1 },
 });
 const projects = new Map(
   (await vitest.globTestSpecifications()).map((each) => [each.moduleId, each.project]),

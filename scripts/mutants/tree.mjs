@@ -4,6 +4,7 @@ import {
   cpSync,
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -11,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { instrument } from './instrument.mjs';
+import { instrument, runtime } from './instrument.mjs';
 
 /** The source files and folders that decide about money, including claims. */
 export const moneyPath = [
@@ -93,7 +94,11 @@ export function makeTree(tree, note) {
     writeFileSync(to, made.text);
   }
   mutants.forEach((mutant, number) => (mutant.number = number));
-  symlinkSync(resolve('node_modules'), join(tree, 'node_modules'));
+  // Links the packages but not the caches, which other copies of the project also use.
+  mkdirSync(join(tree, 'node_modules'));
+  for (const name of readdirSync('node_modules'))
+    if (name === '.bin' || !name.startsWith('.'))
+      symlinkSync(resolve('node_modules', name), join(tree, 'node_modules', name));
   execFileSync(
     process.execPath,
     ['node_modules/rolldown/bin/cli.mjs', '-c', 'scripts/build/rolldown.config.mjs', '--log-level', 'warn'],
@@ -106,6 +111,9 @@ export function makeTree(tree, note) {
     `${recording}\nawait openLauncher();`,
   );
   change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
+  // The simulated processes have neither the real environment nor the real files, so the simulation defines the runtime.
+  const imports = "import { readFileSync } from 'node:fs';";
+  change(join(tree, 'test/simulation/program.ts'), imports, `${runtime}${imports}`);
   // Runs each test file in its own process, so the file also reaches code that runs when a module is loaded.
   change(join(tree, 'vitest.config.ts'), 'isolate: false', 'isolate: true');
   writeFileSync(index, JSON.stringify({ content, tests, mutants }));

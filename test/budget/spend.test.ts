@@ -168,6 +168,15 @@ describe("a job's cost", () => {
       [],
     ],
     [
+      'adopted under a wrong handle, corrected, then not created',
+      [
+        ...wronglyAdopted,
+        { type: 'accepted', handle: 'other', adopted: true, instead_of: 'wrong' },
+        { type: 'resolved', how: 'not-created', instead_of: 'other' },
+      ],
+      [],
+    ],
+    [
       'record damaged, then not created',
       [prepared(), undefined, { type: 'resolved', attempt: 1, how: 'not-created' }],
       [],

@@ -106,6 +106,16 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
+  test("is taken from a new download if the job's own download failed", async () => {
+    const { user, state } = await scene();
+    state.isKept = false;
+    expect((await user.run([...intro, 'intro.mp4', '--retries', '0'])).code).toBe(9);
+    state.isKept = true;
+    const used = await user.run([...submit, '--image', '@intro:last', '--key', 'two', '--json']);
+    expect(used.code, used.stderr).toBe(0);
+    expect(JSON.stringify(used.json.job['request'])).toContain(`"sha256:${sha256}.mp4#last"`);
+  });
+
   test('is read from the store if the video exists only as an object, and the gateway is not queried again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();

@@ -44,6 +44,7 @@ describe('the command line', () => {
       { id: 'vendor-h4', protocol: 'c' },
       { id: 'Video-B', model_versions: ['1.0'] },
       { id: 'speech-tts-2.0', supported_endpoint_types: ['tts', 'speech'] },
+      { id: 'plain' },
       { id: 'text-1', supported_endpoint_types: ['openai-response'] },
     ];
     server = await httpServer((seen, response) => {
@@ -114,6 +115,7 @@ describe('the command line', () => {
 
   it.each([
     ['submit', ['a boat', '-m', 'both'], ['a', 'c']],
+    ['submit', ['a boat', '-m', 'plain'], ['a', 'b', 'c']],
     ['status', ['task-9'], ['a', 'b', 'c']],
   ])('lists the possible commands for %s %j', async (verb, rest, protocols) => {
     const { exit_code: code, error } = await json('video', verb, ...rest);

@@ -170,6 +170,12 @@ describe('results saved as objects', () => {
     expect(await deliverToObjects(made, output, options, deps, expired)).toEqual(saved);
   });
 
+  it("are fetched again if the gateway's earlier response listed none", async () => {
+    const { deps, job } = await scene();
+    const fetched = deliverToObjects(await job(success(0)), toUrl('s3://m/b.mp4'), options, deps, expired);
+    await expect(fetched).rejects.toMatchObject({ code: 'result_unavailable' });
+  });
+
   it('are reported as changed if they are damaged before they are uploaded', async () => {
     const { deps, job } = await scene();
     const made = await job(success(1));

@@ -143,6 +143,21 @@ it('a job that another process has sent since the job was read is not paid for',
   expect(await submit(job, orderOf(), { ...deps, priceOf })).toMatchObject({ isResumed: true });
 });
 
+it('a job is not sent again if another process sends it before this process does, and the outcome is unknown', async () => {
+  const server = await httpServer();
+  const deps = await depsFor(server.url, freshFolder());
+  const job = await prepared(deps.ledger, deps);
+  const owner = deadOwner();
+  const priceOf = async (): Promise<{ subject: string }> => {
+    await deps.ledger.claim(names.attempt(job.id, 1), JSON.stringify(owner));
+    await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
+    await deps.ledger.append(job.id, { type: 'unknown', attempt: 1, error });
+    return { subject: 'a test' };
+  };
+  await expect(submit(job, orderOf(), { ...deps, priceOf })).rejects.toMatchObject({ exitCode: 7 });
+  expect(server.requests).toEqual([]);
+});
+
 describe('an attempt whose `sending` event cannot be recorded', () => {
   it.each<[string, JobEvent['type'][], number]>([
     ['is recorded as not sent', ['sending'], 1],

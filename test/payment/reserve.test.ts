@@ -2,7 +2,13 @@ import { describe, expect, it } from 'vitest';
 import type { Budget, BudgetState, ChargeOutcome, Decision, Limit } from '../../src/budget/budget.ts';
 import { decimalOf, parseDecimal } from '../../src/decimal.ts';
 import { MgwError } from '../../src/errors.ts';
-import { reserve, type Allowance, type Purchase, type Reservation } from '../../src/payment/reserve.ts';
+import {
+  neededLimit,
+  reserve,
+  type Allowance,
+  type Purchase,
+  type Reservation,
+} from '../../src/payment/reserve.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { leaseOf } from '../support/lease.ts';
 
@@ -157,5 +163,7 @@ describe('a payment that a budget does not allow', () => {
     expect('cost_at_most' in (error.budget ?? {})).toBe(false);
     const fixed = await refusal(ask([named('a', budget)], of));
     expect([fixed.next, fixed.message.includes('without a budget')]).toEqual([undefined, true]);
+    // A higher limit does not help.
+    expect(neededLimit(error, decimalOf(2))).toBeUndefined();
   });
 });

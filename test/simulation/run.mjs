@@ -1,4 +1,5 @@
 // Bundles the command line and the simulation, because no TypeScript runner is installed, and runs the simulation.
+import { rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
@@ -8,7 +9,9 @@ import { plants } from './plants.mjs';
 const [, plant] = /--plant ([\w-]+)/.exec(process.argv.join(' ')) ?? [];
 if (plant !== undefined && plants[plant] === undefined)
   throw new Error(`No such plant: ${plant}. There are ${Object.keys(plants).join(', ')}.`);
-const folder = new URL(`../../node_modules/.cache/mgw-simulation/${plant ?? 'mgw'}/`, import.meta.url);
+// Concurrent simulations may have different sources, so each has its own bundle.
+const folder = new URL(`../../node_modules/.cache/mgw-simulation/${process.pid}/`, import.meta.url);
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 const src = new URL('../../src/', import.meta.url).pathname;
 const { devDependencies } = createRequire(import.meta.url)('../../package.json');
 const libraries = Object.keys(devDependencies).map((name) => new RegExp(`^${name}(/|$)`));

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { Machine } from './machine.ts';
@@ -51,13 +50,4 @@ it('an incident happens before its call, and is reported as missed if the call i
     'process 1 ends with 0',
   ]);
   expect(machine.missed).toEqual(['process 1 did not make the call: stat /b']);
-});
-
-it('every defect in plants.mjs can still be put into the source', async () => {
-  type Change = [file: string, from: string, to: string];
-  const module = new URL('./plants.mjs', import.meta.url).href;
-  const { plants } = (await import(module)) as { plants: Record<string, Change[]> };
-  expect(Object.keys(plants).length).toBeGreaterThan(10);
-  for (const [name, changes] of Object.entries(plants))
-    for (const [file, from] of changes) expect(readFileSync(`src/${file}`, 'utf8'), name).toContain(from);
 });
