@@ -51,7 +51,7 @@ function toReadableError(error: unknown, { port, stateDir }: SandboxOptions): un
   const { name, message } = error;
   if (name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
   if (name === 'KeySyntaxError') return usageError(`--key: ${message}`);
-  if ('syscall' in error && error.syscall === 'listen')
+  if (Reflect.get(error, 'syscall') === 'listen')
     return usageError(`--port ${port ?? 0}: the sandbox cannot listen on this port: ${message}`);
   if (systemCode(error) === undefined) return error;
   return new MgwError('local_io', `The sandbox cannot use its folder ${stateDir}: ${message}`, {
