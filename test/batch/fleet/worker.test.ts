@@ -530,8 +530,8 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect(stderr).not.toContain('--budget 2 is');
     expect(stderr).toContain('The rest of the batch needs a limit of 5.');
     expect(next).toBe('batch enqueue clips --again --budget 5');
+    expect((await batch('status', 'clips')).stdout).toContain(`→ mgw ${next}`);
     expect(await runHereAs(here, next.split(' '))).toMatchObject({ code: 0 });
-    await place.query(rowsAreDue);
     expect((await workOn(here)).code).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1]);
   });

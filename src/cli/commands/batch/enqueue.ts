@@ -54,7 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
     .addOption(
       new Option(
         '--again',
-        'requeue rows that are quarantined, ended unpaid or unsaved, or whose job was removed',
+        'requeue rows that are delayed, quarantined, ended unpaid or unsaved, or whose job was removed',
       ),
     )
     .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
