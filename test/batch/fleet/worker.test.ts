@@ -140,6 +140,16 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
+  it('batch enqueue refuses a row that waits for another row, and suggests to run the batch', async () => {
+    writeFileSync(file, 'id,protocol,model,duration,prompt,image\na,a,veo-3,8,x,\nb,a,veo-3,8,y,@a:last\n');
+    const { code, json } = await batch('enqueue', file, '--name', 'film', '--json');
+    const next = ['mgw', 'batch', 'run', file, '--name', 'film'];
+    expect([code, json]).toMatchObject([
+      2,
+      { error: { message: expect.stringContaining('waits for a') as string, next } },
+    ]);
+  });
+
   it('batch enqueue reports a changed row, and no worker pays for the change, even after a refused retake and after --again', async () => {
     write(['a', 'a paper boat']);
     await batch('enqueue', file);
