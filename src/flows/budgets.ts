@@ -138,36 +138,50 @@ async function openInFiles(session: Pick<Sources, 'settings'>): Promise<OpenRese
  * Returns the standing budget that `--budget-name` or the profile specifies; empty if neither specifies one.
  * @throws MgwError('usage') if the budget was never set, MgwError('local_io') if it cannot be opened.
  */
-export async function configuredAllowance(
-  settings: Settings,
-  open: (name: string) => Promise<Budget>,
-): Promise<Allowance[]> {
+export async function configuredAllowance(session: BudgetSession): Promise<Allowance[]> {
+  const settings = await session.settings();
   const { value: name, source } = settings.budget;
   if (name === undefined) return [];
-  const budget = await open(name);
-  const { limit } = await budget.state();
-  const allowance = standingAllowance(name, budget);
-  if (limit !== undefined) return [allowance];
+  const budget = await existingBudget(session, 'standing', name);
+  const state = await budget?.state();
+  if (budget !== undefined && state?.limit !== undefined) return [standingAllowance(name, budget)];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
-  throw usageError(`No such budget: ${name}. Set its limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
+  throw usageError(`No such budget: ${name}. Set its limit first.`, [...raiseCommand(name), 'AMOUNT']);
 }
 
-function standingAllowance(name: string, budget: Budget): Allowance & { raiseCommand: string[] } {
-  return { name, label: `the budget ${name}`, budget, raiseCommand: ['mgw', 'budget', 'set', name] };
+function standingAllowance(name: string, budget: Budget): Allowance {
+  return { name, label: `the budget ${name}`, budget, raiseCommand: raiseCommand(name) };
 }
+
+function raiseCommand(name: string): string[] {
+  return ['mgw', 'budget', 'set', name];
+}
+
+/** The parts of a session needed to open a budget only if it exists. */
+type BudgetSession = Pick<Sources, 'settings' | 'database'> & {
+  budget(kind: BudgetKind, name: string): Promise<Budget>;
+};
 
 /** Returns a budget's state. Creates no budget. @throws MgwError('local_io') if the budget cannot be read. */
 export async function budgetState(
-  session: Pick<Sources, 'settings' | 'database'> & {
-    budget(kind: BudgetKind, name: string): Promise<Budget>;
-  },
+  session: BudgetSession,
   kind: BudgetKind,
   name: string,
 ): Promise<BudgetState> {
+  const budget = await existingBudget(session, kind, name);
+  return budget === undefined ? { spent: zero, reserved: zero } : budget.state();
+}
+
+// Creates no file. In a database, a budget exists only if an amount was reserved or a limit was set.
+async function existingBudget(
+  session: BudgetSession,
+  kind: BudgetKind,
+  name: string,
+): Promise<Budget | undefined> {
   const path = budgetPath(ledgerFolder(await session.settings()), kind, name);
   const exists = (await session.database()) !== undefined || existsSync(path);
-  return exists ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
+  return exists ? session.budget(kind, name) : undefined;
 }
 
 /**

@@ -284,7 +284,7 @@ function storeParts(
 
 async function allowancesOf(session: Session): Promise<Allowance[]> {
   const { configuredAllowance } = await import('./budgets.ts');
-  return configuredAllowance(await session.settings(), (name) => session.budget('standing', name));
+  return configuredAllowance(session);
 }
 
 // Caches the result of `make`, but not a failure: in a long-running server, the next call may succeed.

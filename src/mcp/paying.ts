@@ -10,6 +10,7 @@ import { namedJob } from '../jobs/ref.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
 import { checkKeyName, isKeyName } from '../jobs/ref.ts';
+import { checkBudgets } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, type NextCall, type ToolOutcome } from './result.ts';
 import type { Tools } from './tool.ts';
@@ -75,6 +76,7 @@ async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
 }
 
 // Returns the answer to give instead of a payment that exceeds `--confirm-over`; undefined if the payment may be made.
+// Checks the budgets first, so that the user is not asked about a payment that they do not allow.
 async function confirm(
   { key, order, tool, absoluteArgs }: PaymentRequest,
   deps: FlowDeps,
@@ -83,8 +85,10 @@ async function confirm(
 ): Promise<ToolOutcome | undefined> {
   if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
   const { over } = confirmation;
-  const { cost, subject: what } = priceOf(order, await session.settings());
+  const priced = priceOf(order, await session.settings());
+  const { cost, subject: what } = priced;
   if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(over)) <= 0) return undefined;
+  await checkBudgets([priced], await authority.allowances());
   const amount = cost?.at_most ?? 'unknown';
   const request = hash('sha256', canonicalJson([order.protocol, order.body] as Json));
   const message = `${what}: this may cost ${amount}, more than ${over}.`;

@@ -55,6 +55,21 @@ it('a retry stopped by its budget suggests the same command if that pays for no 
   expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2 });
 });
 
+it('a run with a budget but without a price suggests only the command that sets the price', async () => {
+  await runHereAs(scene.user, ['config', 'unset', 'prices.c.vendor-h3-mini']);
+  const { stderr, json } = await scene.batch(
+    'run',
+    scene.file('m.csv', clips(['a', 'a boat'])),
+    '--budget',
+    '5',
+    '--json',
+  );
+  const { error, rows } = json as unknown as BatchJson;
+  expect(error?.next.join(' ')).toMatch(/^mgw config set prices.c.vendor-h3-mini /);
+  expect(rows[0]?.next).toEqual(error?.next);
+  expect(stderr).not.toContain('→');
+});
+
 it('a damaged budget is reported once, and no row is started', async () => {
   const rows = [
     ['a', 'a boat'],

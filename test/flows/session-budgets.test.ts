@@ -73,20 +73,24 @@ describe('the standing budget', () => {
   it('must have a limit, whether --budget-name or the profile selects the budget', async () => {
     const session = sessionIn(freshFolder(), {});
     const settings = await session.settings();
-    const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
-    const chosen = (source: 'flag' | 'profile', sandbox = false): typeof settings => ({
-      ...settings,
-      budget: { value: 'clips', source },
-      sandbox: { ...settings.sandbox, value: sandbox },
+    const chosen = (source: 'flag' | 'profile', sandbox = false): typeof session => ({
+      ...session,
+      settings: () =>
+        Promise.resolve({
+          ...settings,
+          budget: { value: 'clips', source },
+          sandbox: { ...settings.sandbox, value: sandbox },
+        }),
     });
-    expect(await configuredAllowance(settings, open)).toEqual([]);
+    expect(await configuredAllowance(session)).toEqual([]);
     const missing = { code: 'usage', next: ['mgw', 'budget', 'set', 'clips', 'AMOUNT'] };
-    await expect(configuredAllowance(chosen('flag'), open)).rejects.toMatchObject(missing);
-    await expect(configuredAllowance(chosen('profile'), open)).rejects.toMatchObject(missing);
-    await expect(configuredAllowance(chosen('flag', true), open)).rejects.toMatchObject(missing);
-    expect(await configuredAllowance(chosen('profile', true), open)).toEqual([]);
-    await (await open('clips')).setLimit(limit);
-    expect(await configuredAllowance(chosen('flag'), open)).toMatchObject([
+    await expect(configuredAllowance(chosen('flag'))).rejects.toMatchObject(missing);
+    await expect(configuredAllowance(chosen('profile'))).rejects.toMatchObject(missing);
+    await expect(configuredAllowance(chosen('flag', true))).rejects.toMatchObject(missing);
+    expect(await configuredAllowance(chosen('profile', true))).toEqual([]);
+    expect(await configuredBudgets(session)).toEqual([]);
+    await (await session.budget('standing', 'clips')).setLimit(limit);
+    expect(await configuredAllowance(chosen('flag'))).toMatchObject([
       { name: 'clips', label: 'the budget clips', raiseCommand: ['mgw', 'budget', 'set', 'clips'] },
     ]);
   });

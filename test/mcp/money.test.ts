@@ -80,6 +80,24 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
+  test('is refused a payment over the budget without a prompt to its user', async () => {
+    const server = await gateway();
+    let asked = 0;
+    const agent = await connect(
+      'v1',
+      await userOf(server.url),
+      ['mcp', '--budget', '4', '--confirm-over', '3'],
+      () => {
+        asked += 1;
+        return { action: 'accept', content: { pay: true } };
+      },
+    );
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    expect(answer.error?.message).toContain('too low');
+    expect([asked, server.posts()]).toEqual([0, 0]);
+  });
+
   test('prompts its user again before it repeats a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];

@@ -41,6 +41,8 @@ export interface EnqueueDeps extends PlanDeps {
    * files.
    */
   usesProgram: boolean;
+  /** The command that runs the batch without the queue. */
+  runCommand?: string[];
 }
 
 /** The maximum numbers of rows and bytes in one statement. */
@@ -218,14 +220,15 @@ function withoutLedger(deps: PlanDeps): PlanDeps {
 // Embeds the content of a row's files in the row, because workers cannot read the files.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
-  { usesProgram, redact }: EnqueueDeps,
+  { usesProgram, runCommand, redact }: EnqueueDeps,
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
   const reason =
     waitsFor.length > 0 ? `it waits for ${waitsFor.join(', ')}` : 'it uses a frame from an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have the required video. Run the batch on each machine instead: mgw batch run`,
+      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have the required video. Run the batch on each machine instead.`,
+      runCommand,
     );
   if (usesProgram && needsUrls(work))
     throw usageError(

@@ -217,9 +217,12 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   };
 }
 
+/** An SQL condition that is true if a row waits for its retry. */
+export const isDelayed = `state = 'waiting' and not_before > clock_timestamp()`;
+
 /**
- * Requeues the batch's rows that are quarantined, have ended unpaid or without a result, or have ended and are in `rows`.
- * Returns the number of requeued rows.
+ * Requeues the batch's rows that are quarantined, wait for their retry, have ended unpaid or without a result, or have
+ * ended and are in `rows`. Returns the number of requeued rows.
  */
 export async function requeueRows(
   query: Query,
@@ -228,7 +231,7 @@ export async function requeueRows(
 ): Promise<number> {
   const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1
-      and (state = 'quarantined' or (${isUnpaid})
+      and (state = 'quarantined' or (${isDelayed}) or (${isUnpaid})
         or (state = 'ended' and (outcome = 'running' or id = any($2::text[])))) returning id`,
     [batch, rows.map(({ id }) => id)],
   );

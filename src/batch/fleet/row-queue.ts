@@ -3,7 +3,7 @@ import { isSameGateway } from '../../jobs/order.ts';
 import { printableLine } from '../../printable.ts';
 import { claimFileName, names } from '../../ledger/names.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
-import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
+import { isDelayed, parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
 /** A batch in the queue. */
 export interface QueuedBatch {
@@ -177,8 +177,8 @@ export async function changeBatch(query: Query, name: string, overrides: Partial
 }
 
 /**
- * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues paid rows without a result,
- * and rows in doubt, because the ledger may now contain their handles.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows that wait for their retry,
+ * paid rows without a result, and rows in doubt, because the ledger may now contain their handles.
  * @returns the number of rows added, and the ids of rows that were already queued with different content
  */
 export async function addRows(
@@ -206,7 +206,7 @@ select name, gateway, head, case when not is_available then retry_ms end as retr
       select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $1::bigint
         and (queued.batch, queued.id) not in (select * from unnest($2::text[], $3::text[]))))) as is_available,
     (select extract(epoch from min(not_before) - clock_timestamp())::float * 1000 from {batch_rows} queued
-      where queued.batch = name and state = 'waiting' and not_before > clock_timestamp()) as retry_ms
+      where queued.batch = name and ${isDelayed}) as retry_ms
   from {batches}) batch
 where is_available or retry_ms is not null
 order by created_at`;
@@ -278,7 +278,8 @@ with input as (
     insert into {batch_rows} (batch, id, hash, content) select $1, id, hash, content from input order by place
     on conflict (batch, id) do nothing),
   again as (
-    update {batch_rows} queued set state = 'waiting' from input
-    where queued.batch = $1 and queued.id = input.id and queued.state = 'ended' and queued.outcome in ('unknown', 'running'))
+    update {batch_rows} queued set state = 'waiting', why = null, not_before = null from input
+    where queued.batch = $1 and queued.id = input.id
+      and ((${isDelayed}) or (state = 'ended' and outcome in ('unknown', 'running'))))
 select input.id, queued.hash = input.hash as is_same
 from input join {batch_rows} queued on queued.batch = $1 and queued.id = input.id order by place`;

@@ -150,7 +150,10 @@ export function problemsOf({ line }: { line: number }, { message }: MgwError): P
   return message.split('\n').map((text) => ({ line, message: asField(text) }));
 }
 
-/** Removes the dashes from flag names in a message, because a row has fields instead of flags. */
+/**
+ * Removes the dashes from flag names in a message, because a row has fields instead of flags. Leaves commands in
+ * backticks unchanged.
+ */
 export function asField(message: string): string {
-  return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
+  return message.replace(/(`[^`]*`)|(^|\s)--(?=[a-z])(?!allow-files)/g, '$1$2');
 }

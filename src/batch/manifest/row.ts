@@ -122,7 +122,6 @@ export function readRow(
   };
   const rowFields = uniqueFields(record, fault);
   const kind = kindOf(rowFields, reading, record.line, fault);
-  if (kind === undefined) return undefined;
   const allFields = new Map([...defaults, ...rowFields]);
   const templateNames = namesInTemplates(allFields);
   const columns = new Map<string, WrittenField>();
@@ -135,6 +134,7 @@ export function readRow(
       if (field.nameLine !== undefined && isStray(field.name)) fault(strayColumn(field.nameLine, field.name));
       else fault({ line: field.nameLine ?? field.line, message });
   }
+  if (kind === undefined) return undefined;
   const fields = fillTemplates(
     new Map([...allFields].filter(([, { name }]) => nameFault(name, kind) === undefined)),
     columns,

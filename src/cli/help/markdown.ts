@@ -44,7 +44,7 @@ function endOf(first: string): (line: string) => boolean {
   if (first.startsWith('```')) return (line) => line.startsWith('```');
   if (first.startsWith('|')) return (line) => !line.startsWith('|');
   if (first === '' || first.startsWith('#')) return () => true;
-  return (line) => line === '' || /^([-#|]|```)/.test(line);
+  return (line) => line === '' || /^(- |[#|]|```)/.test(line);
 }
 
 function blockOf(first: string, lines: string[]): Block | undefined {
@@ -131,22 +131,29 @@ const minColumn = 14;
 
 function tableText(rows: string[][], screen: Screen): string {
   const columns = rows[0]?.length ?? 0;
-  const naturalWidths = Array.from({ length: columns }, (_, column) =>
-    Math.max(...rows.map((row) => withoutMarkup(row[column] ?? '').length)),
+  const widest = (measure: (cell: string) => number): number[] =>
+    Array.from({ length: columns }, (_, column) =>
+      Math.max(...rows.map((row) => measure(withoutMarkup(row[column] ?? '')))),
+    );
+  const wordWidths = widest((cell) => Math.max(...cell.split(' ').map(({ length }) => length)));
+  const widths = columnWidths(
+    widest(({ length }) => length),
+    wordWidths.map((width) => Math.max(width, minColumn)),
+    screen.width - gap * (columns - 1),
   );
-  const widths = columnWidths(naturalWidths, screen.width - gap * (columns - 1));
   return widths === undefined
     ? records(rows, screen)
     : rows.map((row, index) => rowText(row, widths, index, screen)).join('\n');
 }
 
-// Shrinks the widest columns. Returns undefined if one would become too narrow to read.
-function columnWidths(naturalWidths: number[], maxWidth: number): number[] | undefined {
+// Shrinks the widest columns. Returns undefined if one would become narrower than its minimum.
+function columnWidths(naturalWidths: number[], minWidths: number[], maxWidth: number): number[] | undefined {
   const widths = [...naturalWidths];
   while (widths.reduce((sum, width) => sum + width, 0) > maxWidth) {
-    const widest = widths.indexOf(Math.max(...widths));
-    if ((widths[widest] ?? 0) <= minColumn) return undefined;
-    widths[widest] = (widths[widest] ?? 0) - 1;
+    const shrinkable = widths.map((width, column) => (width > (minWidths[column] ?? 0) ? width : 0));
+    const column = shrinkable.indexOf(Math.max(...shrinkable));
+    if (shrinkable[column] === 0) return undefined;
+    widths[column] = (widths[column] ?? 0) - 1;
   }
   return widths;
 }

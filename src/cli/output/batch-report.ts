@@ -118,8 +118,10 @@ export class BatchReport {
       this.#checkFiles(planned, job, files, true);
       return;
     }
-    // After a local error, the row's command would fail again until the error's own command has been run.
-    const fix = error.code === 'local_io' && error.charged === 'no' ? error.next : undefined;
+    // The row's command would fail again until the error's own command has been run.
+    const isLocal = error.code === 'local_io' && error.charged === 'no';
+    const isUnpriced = error.code === 'budget' && !isOverBudget(error);
+    const fix = isLocal || isUnpriced ? error.next : undefined;
     const next = fix ?? commandOf(planned, state, this.#repeat, error);
     const reason = failureText(error);
     this.#addRow(planned, { state, reason, next, isOverBudget: isOverBudget(error), isShown: true });
@@ -175,10 +177,9 @@ export class BatchReport {
     const retryBudget = budget && neededLimit(stopError, this.#unpaid.costWithPaidAgain);
     const unfinished = this.#unfinishedRows(budget, retryBudget);
     // Omits the rows that the error's own command covers, and those that it must not pay for again.
-    const reportable =
-      stopError?.budget === undefined
-        ? unfinished
-        : unfinished.filter((row) => !row.isOverBudget && !this.#unpaid.isPaidAgain(row.id));
+    const isCovered = ({ id, isOverBudget, next }: UnfinishedRow): boolean =>
+      isOverBudget === true || this.#unpaid.isPaidAgain(id) || String(next) === String(stopError?.next);
+    const reportable = unfinished.filter((row) => stopError?.budget === undefined || !isCovered(row));
     if (this.#differing > 0)
       context.progress.note(
         `${counted(this.#differing, 'row')} with a file that differs from the request: ${this.#words(['mgw', 'jobs', 'ls', '--mismatched', '--batch', batch.name])}`,

@@ -179,8 +179,21 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
         { id: 'b', why: 'why b' },
       ],
     });
-    expect(await requeueRows(one.query, 'clips')).toBe(2);
-    expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
+    expect(await requeueRows(one.query, 'clips')).toBe(3);
+    expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, returned: [], unpaid: [] });
+  });
+
+  it('rows that wait for their retry are available at once after the user enqueues them again', async () => {
+    await enqueue('a');
+    const own = new RowQueue(one);
+    for (const again of [() => enqueue('a'), () => requeueRows(one.query, 'clips')]) {
+      for (const row of await own.claim('clips', 1))
+        await own.returnToQueue(row, 60_000, 'the budget is spent');
+      expect(await own.claim('clips', 1)).toEqual([]);
+      await again();
+      expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 1, returned: [] });
+    }
+    expect(await own.claim('clips', 1)).toHaveLength(1);
   });
 
   it('enqueuing a file again requeues rows that ended as unknown or running, and --again those that ended as running, but neither requeues a row that failed', async () => {

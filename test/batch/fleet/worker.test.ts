@@ -147,6 +147,16 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
+  it('batch enqueue refuses a row that waits for another row, and suggests to run the batch', async () => {
+    writeFileSync(file, 'id,protocol,model,duration,prompt,image\na,a,veo-3,8,x,\nb,a,veo-3,8,y,@a:last\n');
+    const { code, json } = await batch('enqueue', file, '--name', 'film', '--json');
+    const next = ['mgw', 'batch', 'run', file, '--name', 'film'];
+    expect([code, json]).toMatchObject([
+      2,
+      { error: { message: expect.stringContaining('waits for a') as string, next } },
+    ]);
+  });
+
   it('batch enqueue reports a changed row, and no worker pays for the change, even after a refused retake and after --again', async () => {
     write(['a', 'a paper boat']);
     await batch('enqueue', file);
@@ -554,8 +564,8 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect(stderr).not.toContain('--budget 2 is');
     expect(stderr).toContain('The rest of the batch needs a limit of 5.');
     expect(next).toBe('batch enqueue clips --again --budget 5');
+    expect((await batch('status', 'clips')).stdout).toContain(`→ mgw ${next}`);
     expect(await runHereAs(here, next.split(' '))).toMatchObject({ code: 0 });
-    await place.query(rowsAreDue);
     expect((await workOn(here)).code).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1]);
   });

@@ -6,7 +6,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openManifest } from '../../../src/batch/manifest/manifest.ts';
-import { problemText } from '../../../src/batch/manifest/fields.ts';
+import { asField, problemText } from '../../../src/batch/manifest/fields.ts';
 import { parseDefaults, type Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 
@@ -42,6 +42,14 @@ const row = {
 };
 
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
+
+it.each([
+  ['--duration must be at least 4; see --model', 'duration must be at least 4; see model'],
+  ['--model: run `mgw models --protocol a`', 'model: run `mgw models --protocol a`'],
+  ['use --allow-files DIR', 'use --allow-files DIR'],
+])('a message about a row names its fields without dashes, but keeps commands: %s', (message, expected) => {
+  expect(asField(message)).toBe(expected);
+});
 
 describe('a manifest row', () => {
   it('is parsed by the same rules as command-line flags', async () => {

@@ -115,6 +115,14 @@ describe('a spreadsheet file', () => {
 });
 
 describe('a row without a protocol', () => {
+  it('is reported together with its unknown columns', async () => {
+    const { problems } = await read('m.csv', 'id,foo\na,x\n');
+    expect(problems.map((problem) => problem.slice(0, 24)).sort()).toEqual([
+      'm:1: unknown field foo; ',
+      'm:2: protocol: missing; ',
+    ]);
+  });
+
   it("uses its model's protocol, or is speech if it has text", async () => {
     const { rows, problems } = await read(
       'm.csv',

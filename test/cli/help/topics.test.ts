@@ -33,6 +33,17 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
   });
 });
 
+it.each([
+  ['a line that begins with a flag', 'run `mgw x\n--flag` now', 'run mgw x --flag now'],
+  [
+    'a table with words that do not fit',
+    '| name | flag |\n|---|---|\n| `a_setting_of_20_chars` | `--a-flag-of-20-chars` |',
+    'a_setting_of_20_chars\n    --a-flag-of-20-chars',
+  ],
+])('mgw help keeps words and commands together: %s', (_, page, expected) => {
+  expect(renderMarkdown(page, { width: 40, paint: plain })).toBe(expected);
+});
+
 const yaml = readdirSync('docs')
   .filter((file) => file.endsWith('.md'))
   .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));

@@ -53,6 +53,7 @@ describe('a statement', () => {
     ['EPIPE', 'no'],
     [undefined, 'Connection terminated unexpectedly'],
     [undefined, 'timeout exceeded when trying to connect'],
+    [undefined, 'There was an error establishing an SSL connection'],
   ])('is repeated after a temporary error: %s, %s', async (code, message) => {
     const { database, tries } = answering(errorOf(code, message), errorOf(code, message), [{ a: 1 }]);
     expect(await database.query('SELECT')).toEqual([{ a: 1 }]);

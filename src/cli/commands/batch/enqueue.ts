@@ -54,7 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
     .addOption(
       new Option(
         '--again',
-        'requeue rows that are quarantined, ended unpaid or unsaved, or whose job was removed',
+        'requeue rows that are delayed, quarantined, ended unpaid or unsaved, or whose job was removed',
       ),
     )
     .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
@@ -79,7 +79,8 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
-  const deps = { ...(await planDepsOf(context, batch)), usesProgram };
+  const runCommand = ['mgw', 'batch', 'run', file, ...flagsAsTyped(options)];
+  const deps = { ...(await planDepsOf(context, batch)), usesProgram, runCommand };
   const printAdvice = advicePrinter(context, file);
   const ids: string[] = [];
   const checked = await checkRows(batch, deps, (planned) => {

@@ -1,9 +1,11 @@
 import type { Command } from 'commander';
 import { fleetStateOf, type Query } from '../../../batch/fleet/fleet-state.ts';
 import type { QueueCounts } from '../../../batch/fleet/queued-row.ts';
-import { planBatch } from '../../../batch/plan.ts';
+import { type Batch, type Plan, planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
+import { add, compare, excess, formatDecimal, zero } from '../../../decimal.ts';
 import { exitCodes } from '../../../errors.ts';
+import { withBudget } from '../../../flows/next.ts';
 import type { Context } from '../../context.ts';
 import type { Globals } from '../../options.ts';
 import { commandText } from '../../output/human.ts';
@@ -19,9 +21,10 @@ import {
 } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { openNamed } from './known.ts';
+import { lastBudget, openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
+import { remaindersFor } from './plan.ts';
 
 const examples = `
 Examples:
@@ -55,9 +58,10 @@ async function status(context: Context, nameOrFile: string, typedOptions: BatchO
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
   const queue = fleet && (await queueOf(fleet.query, batch.name));
+  const budget = queue && queue.returned.length > 0 ? await neededBudget(context, batch, plan) : undefined;
   const text = [
     statesText(plan, unfinished, context.globals),
-    ...(queue === undefined ? [] : [queueText(batch.name, queue, context.globals)]),
+    ...(queue === undefined ? [] : [queueText(batch.name, queue, budget, context.globals)]),
   ];
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
@@ -67,21 +71,36 @@ async function queueOf(query: Query, name: string): Promise<QueueCounts | undefi
   return queueCounts(query, name);
 }
 
+// Returns the budget that all unpaid rows need; undefined if the batch's budget suffices.
+async function neededBudget(
+  context: Context,
+  { name, manifest }: Batch,
+  plan: Plan,
+): Promise<string | undefined> {
+  const budget = (await lastBudget(context, name)) ?? manifest.head.budget;
+  const remainder = budget === undefined ? undefined : (await remaindersFor(context, name, budget)).at(-1);
+  if (remainder === undefined) return undefined;
+  const missing = excess(plan.cost.known, remainder.left);
+  return compare(missing, zero) > 0 ? formatDecimal(add(remainder.limit, missing)) : undefined;
+}
+
 function queueText(
   name: string,
   { waiting, taken, quarantined, returned, unpaid }: QueueCounts,
+  budget: string | undefined,
   globals: Globals,
 ): string {
   const lines = (rows: QueueCounts['unpaid'], text: string): string[] =>
     rows.map(({ id, why }) => `${printableLine(id, 100)} ${text}: ${printableLine(why ?? 'no reason', 300)}`);
   const died = quarantined.map(({ id }) => ({ id, why: 'five workers died while running it' }));
+  const again = withBudget(['mgw', 'batch', 'enqueue', name, '--again'], budget);
   return [
     `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined, ${unpaid.length} ended unpaid`,
     ...lines(returned, 'returned to the queue'),
     ...lines(died, 'quarantined'),
     ...lines(unpaid, 'ended unpaid'),
-    ...(died.length + unpaid.length === 0
+    ...(died.length + unpaid.length === 0 && budget === undefined
       ? []
-      : [`→ ${commandText(['mgw', 'batch', 'enqueue', name, '--again'], globals)}`]),
+      : [`→ ${commandText(again, globals)}`]),
   ].join('\n');
 }
