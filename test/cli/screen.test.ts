@@ -31,6 +31,11 @@ beforeAll(async () => {
     join(home, 'clips.csv'),
     'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\n',
   );
+  writeFileSync(
+    join(home, 'failed.csv'),
+    `protocol,model,duration,prompt\nc,vendor-h3-mini,5,"[fail] ${prompt}"\nc,vendor-h3-mini,4,a boat\n`,
+  );
+  expect((await run('batch', 'run', join(home, 'failed.csv'), '--skip-bad')).code).toBe(11);
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
@@ -64,6 +69,9 @@ const others = [
   ['sandbox', 'faults'],
   ['batch', 'plan', join(home, 'clips.csv')],
   ['batch', 'status', join(home, 'clips.csv')],
+  ['batch', 'plan', join(home, 'failed.csv')],
+  ['batch', 'status', join(home, 'failed.csv')],
+  ['batch', 'ls'],
   ['nonsense'],
   ['video'],
   ['video', 'c', 'submit', 'a boat', '--modell', 'vendor-h3-mini'],
@@ -115,6 +123,10 @@ it('the help of every command lists at most ten flags with --help, and all of th
     expect([path, first]).toEqual([path, Math.min(all, 10)]);
     expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
   }
+});
+
+it('mgw batch ls names the unit of the amounts', async () => {
+  expect((await runOnScreen(['batch', 'ls'], env)).stdout).toMatch(/ spent \(credits\) .*\n.* failed +0 /);
 });
 
 it('mgw --help-all lists the commands for fleets, and mgw --help omits them', async () => {

@@ -108,7 +108,7 @@ function valueText(value: SettingRow['value']): string {
 
 async function getSetting(context: Context, key: string): Promise<Outcome> {
   const rows = await rowsOf(context);
-  const path = rows.some((row) => row.key === key) ? key : keyPath(key).join('.');
+  const path = rows.some((row) => row.key === key) ? key : keyPath(key, 'get').join('.');
   const row = rows.find((one) => one.key === path);
   if (row?.value === hiddenKey)
     throw usageError('The key is never shown. To see its source: mgw auth status', ['mgw', 'auth', 'status']);
@@ -125,7 +125,7 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
       'auth',
       'login',
     ]);
-  const path = keyPath(key);
+  const path = keyPath(key, 'set', words);
   await checkNoKey(context, [key, ...words, context.globals.profile ?? '']);
   if (path[0] === 'defaults') await (await import('./edit-config.ts')).checkDefault(path, words);
   if (isPrice(path)) (await import('./edit-config.ts')).checkPrice(path, words);
@@ -154,7 +154,7 @@ async function checkNoKey({ io }: Context, words: readonly string[]): Promise<vo
 async function unsetSetting(context: Context, key: string): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, []);
   if (key.startsWith('profiles.')) return removeProfile(context, key.slice('profiles.'.length));
-  const path = keyPath(key);
+  const path = keyPath(key, 'unset');
   const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(context.io.env, profile, (before) => withValue(before, path, undefined));
