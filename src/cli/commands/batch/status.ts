@@ -87,7 +87,7 @@ async function neededBudget(
   const budget = (await lastBudget(context, name)) ?? manifest.head.budget;
   const remainder = budget === undefined ? undefined : (await remaindersFor(context, name, budget)).at(-1);
   if (remainder === undefined) return undefined;
-  const missing = excess(plan.cost.known, remainder.left);
+  const missing = excess(plan.cost.known, remainder.remaining);
   return compare(missing, zero) > 0 ? formatDecimal(add(remainder.limit, missing)) : undefined;
 }
 
