@@ -168,7 +168,7 @@ export type PlannedRow = NamedRow & RowStatus;
 export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>): string {
   if (row.id !== undefined) return id;
   const text = fieldOf(work, 'prompt');
-  return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
+  return typeof text === 'string' ? `"${printableLine(text, 40)}"` : id;
 }
 
 /** The problem if a file that does not belong to the row already exists at the row's output path. */

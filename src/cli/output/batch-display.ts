@@ -6,6 +6,7 @@ import { labelOf, type PlannedRow, rowStates, type RowState } from '../../batch/
 import type { Tally } from '../../batch/row-state.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printableLine, escapeControls } from '../../printable.ts';
+import { cutToWidth } from '../help/wrap.ts';
 import { isInteractive } from './create-progress.ts';
 import { type ProgressOptions, elapsed } from './progress.ts';
 import { localError } from '../../errors.ts';
@@ -115,7 +116,9 @@ export class BatchDisplay {
     const rows = [...this.#rows.values()];
     const omitted = rows.length > maxRows ? [`… and ${rows.length - maxRows} more`] : [];
     const lines = [this.#summary(), ...rows.slice(0, maxRows), ...omitted];
-    return lines.map((line, index) => (index === 0 ? '' : '  ') + printableLine(line, width)).join('\n');
+    return lines
+      .map((line, index) => (index === 0 ? '' : '  ') + cutToWidth(printableLine(line), width))
+      .join('\n');
   }
 
   #summary(): string {

@@ -1,10 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { constants, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Writable } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
+import stringWidth from 'string-width';
 import { afterEach, expect, it, vi } from 'vitest';
+import type { PlannedRow } from '../../../src/batch/planned-row.ts';
 import { Tally } from '../../../src/batch/row-state.ts';
 import { BatchDisplay, openResults } from '../../../src/cli/output/batch-display.ts';
+import { protocolNamed } from '../../../src/protocols/registry.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
@@ -41,6 +44,30 @@ it('a batch without a terminal prints its progress every minute, and nothing aft
   display.stop();
   minute();
   expect(lines).toHaveLength(2);
+});
+
+it('on a terminal, each line fits its columns, and a control character in a prompt is escaped once', async () => {
+  const shown: string[] = [];
+  const stderr = new PassThrough().on('data', (data) => shown.push(String(data)));
+  const screen = Object.assign(stderr, {
+    isTTY: true,
+    columns: 40,
+    cursorTo: () => true,
+    clearLine: () => true,
+    moveCursor: () => true,
+  });
+  const options = { stderr: screen, env: {}, quiet: false, color: false, clock: new TestClock() };
+  const display = new BatchDisplay(options, new Tally(), () => '');
+  for (const prompt of [`a\u202eb`, '一艘纸船在海上航行'.repeat(4)]) {
+    const work = { protocol: protocolNamed('c'), body: { prompt } };
+    display.rowStarted({ key: prompt, row: {}, id: 'x', work } as unknown as PlannedRow);
+  }
+  await display.start();
+  display.stop();
+  const lines = shown.join('').split('\n');
+  expect(lines.filter((line) => stringWidth(line) > 40)).toEqual([]);
+  expect(lines.join('\n')).toContain('"a\\u{202e}b"');
+  expect(lines.join('\n')).toContain('"一艘纸船');
 });
 
 it.skipIf(process.platform === 'win32')('--results can be a named pipe', async () => {
