@@ -6,6 +6,7 @@ import { readBill } from '../../src/sandbox/bill.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { userHere } from '../support/one-process.ts';
+import { runOnScreen } from '../support/screen.ts';
 import { freshFolder } from '../support/servers.ts';
 import { buildStorm } from '../storm/build.ts';
 import { Workers } from '../storm/workers.ts';
@@ -56,6 +57,8 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
   const evidence = (await user.run(['spend', '--disputed'])).stdout;
   expect(evidence).toMatch(/^duration +requested 4, delivered 2$/m);
   expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
+  const narrow = (await runOnScreen(['spend', '--disputed'], user.env, 40)).stdout;
+  expect(narrow.split('\n').filter((line) => line.length > 40)).toEqual([]);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
   const piped = await user.run(['jobs', 'fetch', id, '-o', '-', '--strict']);
   expect([piped.code, piped.stderr]).toEqual([9, expect.stringContaining('The video differs')]);

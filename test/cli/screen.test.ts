@@ -31,6 +31,12 @@ beforeAll(async () => {
     join(home, 'clips.csv'),
     'id,protocol,model,duration,prompt\nintro,c,vendor-h3-mini,5,a boat\n',
   );
+  writeFileSync(
+    join(home, 'failed.csv'),
+    `protocol,model,duration,prompt\nc,vendor-h3-mini,5,"[fail] ${prompt}"\n`,
+  );
+  writeFileSync(join(home, 'bad.csv'), 'protocol,model,duration,prompt\nc,vendor-h3-mini,4,a boat\n');
+  expect((await run('batch', 'run', join(home, 'failed.csv'))).code).toBe(11);
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
@@ -64,6 +70,10 @@ const others = [
   ['sandbox', 'faults'],
   ['batch', 'plan', join(home, 'clips.csv')],
   ['batch', 'status', join(home, 'clips.csv')],
+  ['batch', 'plan', join(home, 'failed.csv')],
+  ['batch', 'status', join(home, 'failed.csv')],
+  ['batch', 'run', join(home, 'bad.csv')],
+  ['batch', 'ls'],
   ['nonsense'],
   ['video'],
   ['video', 'c', 'submit', 'a boat', '--modell', 'vendor-h3-mini'],

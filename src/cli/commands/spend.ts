@@ -2,6 +2,7 @@ import { type Command, Option } from 'commander';
 import { type SpendGroup, spendGroups, type Sum, type Sums } from '../../budget/spend.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
+import { withLabel } from '../help/wrap.ts';
 import { columnsOf, write } from '../io.ts';
 import { type Globals, oneOf, sinceOption, sinceTime, single } from '../options.ts';
 import { jsonDocument, type Outcome } from '../output/outcome.ts';
@@ -79,13 +80,14 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   const { json } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const print = (text: string): Promise<void> => write(context.io.stdout, context.redact(text));
+  const width = columnsOf(context.io.stdout) ?? Infinity;
   const outcome: Outcome = { json: {}, silent: true };
   let count = 0;
   if (json) await print('{\n  "disputed": [');
   try {
     for await (const each of disputedFiles(await context.ledger(), start)) {
       const separator = count === 0 ? '' : json ? ',' : '\n';
-      await print(`${separator}${json ? elementOf(each, context.globals) : `${evidenceOf(each)}\n`}`);
+      await print(`${separator}${json ? elementOf(each, context.globals) : `${evidenceOf(each, width)}\n`}`);
       count += 1;
     }
     if (count === 0) context.progress.note('No saved video differs from its request.');
@@ -102,14 +104,16 @@ function elementOf(file: DisputedFile, globals: Globals): string {
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
 }
 
-function evidenceOf({ path, mismatches, delivered, ...about }: DisputedFile): string {
+function evidenceOf({ path, mismatches, delivered, ...about }: DisputedFile, width: number): string {
   const facts = { ...about, file: path, delivered: delivered && deliveredText(delivered) };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
     `requested ${each.asked}, delivered ${each.delivered}`,
   ]);
   return [...Object.entries(facts), ...differences]
-    .flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(17)}${printableLine(value)}`]))
+    .flatMap(([name, value]) =>
+      value === undefined ? [] : withLabel(name, 17, [printableLine(value)], width),
+    )
     .join('\n');
 }
 

@@ -96,3 +96,21 @@ export function widthOf(text: string): number {
 export function cutToWidth(line: string, width: number): string {
   return widthOf(line) <= width ? line : `${fittingPrefix(line, width - 1, widthOf)}…`;
 }
+
+/**
+ * Puts a label of `columnWidth` columns before the first line, and wraps the lines next to it, so that the text has at
+ * most `width` columns.
+ */
+export function withLabel(
+  label: string,
+  columnWidth: number,
+  lines: readonly string[],
+  width: number,
+): string[] {
+  const wrappedLines = lines.flatMap((line) =>
+    wrap(line, Math.max(8, width - columnWidth), '', widthOf).split('\n'),
+  );
+  return wrappedLines.map((line, index) =>
+    `${(index === 0 ? label : '').padEnd(columnWidth)}${line}`.trimEnd(),
+  );
+}

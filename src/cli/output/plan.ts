@@ -21,7 +21,8 @@ import { isUnaccepted } from '../../jobs/reconcile.ts';
 import { isObjectUrl } from '../../store-url.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
-import { write } from '../io.ts';
+import { widthOf, wrap } from '../help/wrap.ts';
+import { columnsOf, write } from '../io.ts';
 import { shellWord } from './human.ts';
 import { table } from './table.ts';
 
@@ -29,7 +30,8 @@ import { table } from './table.ts';
 export async function reportProblems(context: Context, file: string, plan: Plan): Promise<void> {
   for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
   const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
-  if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
+  const width = columnsOf(context.io.stderr) ?? Infinity;
+  await write(context.io.stderr, context.redact(wrap(lines.join(''), width, '  ', widthOf)));
 }
 
 /**
@@ -238,14 +240,14 @@ export function isOverBudget({ budget }: MgwError): boolean {
   return budget?.exceeded_by !== undefined;
 }
 
-/** Formats a plan; `rows` are the rows to report. */
-export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
+/** Formats a plan in lines of at most `width` columns; `rows` are the rows to report. */
+export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string, width: number): string {
   const parts = [stateTable(plan)];
-  if (plan.costs.size > 0) parts.push(costTable(plan, currency));
+  if (plan.costs.size > 0) parts.push(costTable(plan, currency, width));
   const rowTexts = rows
     .filter(({ state, changes }) => state !== 'done' && (state !== 'running' || changes !== undefined))
     .map(rowText);
-  if (rowTexts.length > 0) parts.push(rowTexts.join('\n'));
+  if (rowTexts.length > 0) parts.push(wrap(rowTexts.join('\n'), width, '  ', widthOf));
   return parts.join('\n\n');
 }
 
@@ -256,10 +258,10 @@ function stateTable({ counts, bad }: Plan): string {
   return table(['state', 'rows'], [...states, ...(bad > 0 ? [['bad', String(bad)]] : [])]);
 }
 
-function costTable({ cost, costs }: Plan, currency: string): string {
+function costTable({ cost, costs }: Plan, currency: string, width: number): string {
   const rows = [...costs].map(([model, { charges, total }]) => [model, String(charges), total]);
   const total = costs.size > 1 ? [['total', String(cost.charges), cost.total]] : [];
-  return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
+  return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total], width);
 }
 
 /** Explains why a run skips a row; '' if the row's state is a sufficient explanation. */

@@ -4,6 +4,7 @@ import { planBatch } from '../../../batch/plan.ts';
 import { type PlannedRow, needsFrame } from '../../../batch/planned-row.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import type { Context } from '../../context.ts';
+import { columnsOf } from '../../io.ts';
 import {
   advicePrinter,
   byLine,
@@ -85,7 +86,7 @@ async function plan(
     }),
     rows,
   };
-  const text = planText(result, reportedRows, currency);
+  const text = planText(result, reportedRows, currency, columnsOf(context.io.stdout) ?? Infinity);
   return result.bad === 0
     ? { json, text }
     : { json, text, error: invalidRowsError(result, ['batch', 'plan', file, ...flagsAsTyped(options)]) };

@@ -5,6 +5,8 @@ import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
+import { widthOf, wrap } from '../../help/wrap.ts';
+import { columnsOf } from '../../io.ts';
 import type { Globals } from '../../options.ts';
 import { commandText } from '../../output/human.ts';
 import { printableLine } from '../../../printable.ts';
@@ -59,7 +61,12 @@ async function status(context: Context, nameOrFile: string, typedOptions: BatchO
     statesText(plan, unfinished, context.globals),
     ...(queue === undefined ? [] : [queueText(batch.name, queue, context.globals)]),
   ];
-  return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
+  const width = columnsOf(context.io.stdout) ?? Infinity;
+  return {
+    json: { batch: view, problems, rows, queue },
+    text: wrap(text.join('\n\n'), width, '  ', widthOf),
+    exitCode,
+  };
 }
 
 async function queueOf(query: Query, name: string): Promise<QueueCounts | undefined> {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { wrap, widthOf } from '../../help/wrap.ts';
+import { withLabel } from '../../help/wrap.ts';
 import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../input.ts';
 import { type Outcome, runForRefs } from '../../output/outcome.ts';
@@ -86,15 +86,6 @@ function bodyLines(event: RecordedEvent | undefined): string[] {
 function timeText(at: string | undefined, isShort: boolean): string {
   const [day = '', time = ''] = (at ?? '').replace(/\.\d+Z$/, 'Z').split('T');
   return isShort ? time : `${day} ${time}`;
-}
-
-function withLabel(label: string, columnWidth: number, lines: readonly string[], width: number): string[] {
-  const wrappedLines = lines.flatMap((line) =>
-    wrap(line, Math.max(8, width - columnWidth), '', widthOf).split('\n'),
-  );
-  return wrappedLines.map((line, index) =>
-    `${(index === 0 ? label : '').padEnd(columnWidth)}${line}`.trimEnd(),
-  );
 }
 
 /** Describes an event of a job's record in one line; `undefined` means that the record's line is unreadable. */
