@@ -59,7 +59,8 @@ export function advicePrinter(
  */
 export function invalidRowsError({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
-  const others = rows > bad ? ' To skip invalid rows, use --skip-bad.' : '';
+  const skip = command[1] === 'plan' ? 'run mgw batch run with' : 'use';
+  const others = rows > bad ? ` To skip invalid rows, ${skip} --skip-bad.` : '';
   const flags = command.length === 0 ? undefined : correctionOf(problems, command, rows > bad);
   return usageError(`${what}.${others}`, flags ? ['mgw', ...command, ...flags] : ['mgw', 'help', 'batch']);
 }
@@ -242,13 +243,11 @@ export function isOverBudget({ budget }: MgwError): boolean {
 
 /** Formats a plan in lines of at most `width` columns; `rows` are the rows to report. */
 export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string, width: number): string {
-  const parts = [stateTable(plan)];
-  if (plan.costs.size > 0) parts.push(costTable(plan, currency, width));
+  const costs = plan.costs.size > 0 ? costTable(plan, currency, width) : '';
   const rowTexts = rows
     .filter(({ state, changes }) => state !== 'done' && (state !== 'running' || changes !== undefined))
-    .map(rowText);
-  if (rowTexts.length > 0) parts.push(wrap(rowTexts.join('\n'), width, '  ', widthOf));
-  return parts.join('\n\n');
+    .map((row) => wrap(rowText(row), width, '  ', widthOf));
+  return [stateTable(plan), costs, rowTexts.join('\n')].filter(Boolean).join('\n\n');
 }
 
 function stateTable({ counts, bad }: Plan): string {

@@ -32,3 +32,11 @@ it('a plan suggests a different output path if the outputs of all rows exist', (
   expect(invalidRowsError(plan, [...command, '-o', 'x/']).next).toEqual(['mgw', 'help', 'batch']);
   expect(invalidRowsError({ ...plan, rows: 2 }, command).next).toEqual(['mgw', ...command, '--skip-bad']);
 });
+
+it.each([
+  ['run', 'To skip invalid rows, use --skip-bad.'],
+  ['plan', 'To skip invalid rows, run mgw batch run with --skip-bad.'],
+])('the error of batch %s names a flag that a command has', (command, advice) => {
+  const plan = { bad: 1, rows: 2, problems: [] } as unknown as Plan;
+  expect(invalidRowsError(plan, ['batch', command, 'a.csv']).message).toBe(`1 row is invalid. ${advice}`);
+});
