@@ -55,6 +55,7 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
     expect.objectContaining({ job: id, price: '48', delivered, mismatches }),
   ]);
   const evidence = (await user.run(['spend', '--disputed'])).stdout;
+  expect(evidence).toMatch(/^price +48 credits$/m);
   expect(evidence).toMatch(/^duration +requested 4, delivered 2$/m);
   expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
   const narrow = (await runOnScreen(['spend', '--disputed'], user.env, 40)).stdout;

@@ -127,6 +127,10 @@ it('the help of every command lists at most ten flags with --help, and all of th
   }
 });
 
+it('mgw batch ls names the unit of the amounts', async () => {
+  expect((await runOnScreen(['batch', 'ls'], env)).stdout).toMatch(/ spent \(credits\) .*\n.* failed +0 /);
+});
+
 it('mgw --help-all lists the commands for fleets, and mgw --help omits them', async () => {
   expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);

@@ -81,13 +81,16 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const print = (text: string): Promise<void> => write(context.io.stdout, context.redact(text));
   const width = columnsOf(context.io.stdout) ?? Infinity;
+  const currency = currencyOf(await context.settings());
   const outcome: Outcome = { json: {}, silent: true };
   let count = 0;
   if (json) await print('{\n  "disputed": [');
   try {
     for await (const each of disputedFiles(await context.ledger(), start)) {
       const separator = count === 0 ? '' : json ? ',' : '\n';
-      await print(`${separator}${json ? elementOf(each, context.globals) : `${evidenceOf(each, width)}\n`}`);
+      await print(
+        `${separator}${json ? elementOf(each, context.globals) : `${evidenceOf(each, width, currency)}\n`}`,
+      );
       count += 1;
     }
     if (count === 0) context.progress.note('No saved video differs from its request.');
@@ -104,8 +107,17 @@ function elementOf(file: DisputedFile, globals: Globals): string {
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
 }
 
-function evidenceOf({ path, mismatches, delivered, ...about }: DisputedFile, width: number): string {
-  const facts = { ...about, file: path, delivered: delivered && deliveredText(delivered) };
+function evidenceOf(
+  { path, mismatches, delivered, price, ...about }: DisputedFile,
+  width: number,
+  currency: string,
+): string {
+  const facts = {
+    ...about,
+    price: price && `${price} ${currency}`,
+    file: path,
+    delivered: delivered && deliveredText(delivered),
+  };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
     `requested ${each.asked}, delivered ${each.delivered}`,

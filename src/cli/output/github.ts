@@ -4,12 +4,13 @@ import type { Context } from '../context.ts';
 import { shellWord } from './human.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
+import { currencyOf } from '../../flows/prices.ts';
 import type { JobFile } from '../../job.ts';
 import { printable, printableLine } from '../../printable.ts';
 import { withoutSignatures } from '../../redact.ts';
 
 /** The parts of a context that are needed to report to a workflow. */
-export interface WorkflowContext extends Pick<Context, 'redact'> {
+export interface WorkflowContext extends Pick<Context, 'redact' | 'settings'> {
   io: Pick<Context['io'], 'env'>;
   progress: Pick<Context['progress'], 'note'>;
 }
@@ -36,7 +37,9 @@ export async function reportToWorkflow(outcome: Outcome, context: WorkflowContex
   const jobs = jobsOf(json);
   const files = (json['files'] as JobFile[] | undefined) ?? [];
   await appendTo('GITHUB_OUTPUT', outputsText(jobs, files, exitCodeOf(outcome)), context);
-  await appendSummary('mgw', (cell) => summaryLines(outcome, jobs, files, cell), context);
+  // The settings of a command that paid are valid.
+  const currency = jobs.some(({ cost }) => cost) ? currencyOf(await context.settings()) : '';
+  await appendSummary('mgw', (cell) => summaryLines(outcome, jobs, files, currency, cell), context);
 }
 
 function jobsOf(json: Outcome['json']): JobView[] {
@@ -71,13 +74,14 @@ function summaryLines(
   { error }: Outcome,
   jobs: readonly JobView[],
   files: readonly JobFile[],
+  currency: string,
   cell: Cell,
 ): string[] {
   const rows = jobs.map(({ ref = '', id, key, model = '', state, cost, outcome }) => [
     key === undefined ? (id ?? ref) : `${id ?? ref} (${key})`,
     model,
     state ?? outcome?.message ?? '',
-    id === undefined ? '' : (cost?.at_most ?? 'unknown'),
+    id === undefined ? '' : cost?.at_most === undefined ? 'unknown' : `${cost.at_most} ${currency}`,
   ]);
   const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
   const next = error?.next === undefined ? '' : ` Next: ${codeSpan(error.next.map(shellWord).join(' '))}`;

@@ -6,6 +6,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { notification, openerOf, openFile, runOnDone } from '../../../src/cli/end-actions.ts';
 import { commandFilter, isClosed } from '../../../src/cli/io.ts';
 import { annotation, reportToWorkflow } from '../../../src/cli/output/github.ts';
+import type { Settings } from '../../../src/config/resolve.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 const file = { path: '/clips/boat.mp4', bytes: 7, sha256: '0' };
@@ -26,6 +27,7 @@ function tell(outcome: Parameters<typeof reportToWorkflow>[0]): Promise<void> {
   return reportToWorkflow(outcome, {
     io: { env },
     redact,
+    settings: () => Promise.resolve({ sandbox: { value: true } } as Settings),
     progress: { note: (text) => void notes.push(text) },
   });
 }
@@ -75,7 +77,7 @@ describe('mgw in a workflow', () => {
       '',
       '| job | model | state | cost at most |',
       '|---|---|---|---|',
-      '| job\\_1 (boat-1) | m\\|\\<b\\> | succeeded | 10 |',
+      '| job\\_1 (boat-1) | m\\|\\<b\\> | succeeded | 10 credits |',
       '',
       '- /clips/boat.mp4, 7 bytes',
       '',

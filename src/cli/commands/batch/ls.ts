@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { knownBatches } from '../../../batch/known-batches.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 import { addUp } from '../../../flows/spend.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
@@ -61,7 +62,9 @@ async function ls(context: Context): Promise<Outcome> {
     );
   if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
   const text =
-    batches.length === 0 ? '' : listing(batches, context.clock.now(), columnsOf(context.io.stdout));
+    batches.length === 0
+      ? ''
+      : listing(batches, context.clock.now(), columnsOf(context.io.stdout), currencyOf(settings));
   return { json: { batches }, text };
 }
 
@@ -91,11 +94,16 @@ function countStates(jobs: readonly Job[]): Record<string, number> {
   return counts;
 }
 
-function listing(batches: readonly ListedBatch[], now: number, width: number | undefined): string {
+function listing(
+  batches: readonly ListedBatch[],
+  now: number,
+  width: number | undefined,
+  currency: string,
+): string {
   const columns: Column<ListedBatch>[] = [
     { head: 'name', cell: ({ name }) => name, minWidth: 12 },
     { head: 'rows', cell: ({ states }) => statesText(states) },
-    { head: 'spent', cell: ({ spent }) => spent },
+    { head: `spent (${currency})`, cell: ({ spent }) => spent },
     { head: 'last job', cell: ({ last }) => (last === null ? undefined : ago(last, now)), rank: 1 },
     { head: 'file', cell: ({ file }) => file ?? undefined, minWidth: 16, rank: 2 },
   ];

@@ -6,6 +6,7 @@ import { columnsOf } from '../../io.ts';
 import { readRefs } from '../../input.ts';
 import { type Outcome, runForRefs } from '../../output/outcome.ts';
 import { size } from '../../output/progress.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 import { toMgwError } from '../../../errors.ts';
 import type { Goal, Job, JobError, RecordedEvent } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
@@ -49,14 +50,18 @@ async function show(context: Context, ref: string): Promise<Outcome> {
     ...(event?.type === 'reply' && { reply: event.reply.text }),
   }));
   const width = columnsOf(context.io.stdout) ?? Infinity;
-  const text = [...membersOf(job, width), '', ...historyOf(events, width)].join('\n');
+  const unit = ` ${currencyOf(await context.settings())}`;
+  const text = [...membersOf(job, width, unit), '', ...historyOf(events, width, unit)].join('\n');
   return { json: { job: jobView(job), history }, text };
 }
 
 const labelWidth = 14;
 
-function membersOf(job: Job, width: number): string[] {
-  const members = Object.entries(jobView(job)).filter(([, value]) => value !== undefined);
+function membersOf(job: Job, width: number, unit: string): string[] {
+  const amounts =
+    job.cost && Object.entries(job.cost).map(([name, amount]) => [name, `${String(amount)}${unit}`]);
+  const shown = { ...jobView(job), cost: amounts && (Object.fromEntries(amounts) as object) };
+  const members = Object.entries(shown).filter(([, value]) => value !== undefined);
   return members.flatMap(([name, value]) => withLabel(name, labelWidth, linesOf(value), width));
 }
 
@@ -67,11 +72,11 @@ function linesOf(value: unknown): string[] {
 
 const narrowWidth = 60;
 
-function historyOf(events: readonly (RecordedEvent | undefined)[], width: number): string[] {
+function historyOf(events: readonly (RecordedEvent | undefined)[], width: number, unit: string): string[] {
   const times = events.map((event) => timeText(event?.at, width < narrowWidth));
   const columnWidth = Math.max(0, ...times.map((time) => time.length)) + 2;
   return events.flatMap((event, index) =>
-    withLabel(times[index] ?? '', columnWidth, [eventText(event), ...bodyLines(event)], width),
+    withLabel(times[index] ?? '', columnWidth, [eventText(event, unit), ...bodyLines(event)], width),
   );
 }
 
@@ -88,19 +93,22 @@ function timeText(at: string | undefined, isShort: boolean): string {
   return isShort ? time : `${day} ${time}`;
 }
 
-/** Describes an event of a job's record in one line; `undefined` means that the record's line is unreadable. */
-function eventText(event: RecordedEvent | undefined): string {
-  return event === undefined ? 'an unreadable line of the record' : printableLine(textOf(event), 500);
+/**
+ * Describes an event of a job's record in one line; `undefined` means that the record's line is unreadable.
+ * @param unit the unit of amounts, after a space
+ */
+function eventText(event: RecordedEvent | undefined, unit = ''): string {
+  return event === undefined ? 'an unreadable line of the record' : printableLine(textOf(event, unit), 500);
 }
 
-function textOf(event: RecordedEvent): string {
+function textOf(event: RecordedEvent, unit: string): string {
   switch (event.type) {
     case 'prepared':
       return `recorded for ${event.base_url || 'an unknown gateway'}; nothing has been sent yet`;
     case 'began':
       return `${commandText(event)} (process ${event.owner.pid})`;
     case 'sending':
-      return `attempt ${event.attempt}: sending${costText(event.cost?.at_most)}`;
+      return `attempt ${event.attempt}: sending${costText(event.cost?.at_most, unit)}`;
     case 'reply':
       return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; the body was not completely recorded'}`;
     case 'unavailable':
@@ -153,8 +161,8 @@ function nativeText(native: string | undefined): string {
   return native ? ` (${native})` : '';
 }
 
-function costText(cost: string | undefined): string {
-  return cost === undefined ? ', at an unknown price' : `, at most ${cost}`;
+function costText(cost: string | undefined, unit: string): string {
+  return cost === undefined ? ', at an unknown price' : `, at most ${cost}${unit}`;
 }
 
 function errorText({ code, message }: JobError): string {
