@@ -233,9 +233,9 @@ function coloured(text: string, io: Io, globals: Globals): string {
 }
 
 // Explains the exit code, because each job has reported only its own error.
-async function explainPartial({ exitCode }: Outcome, io: Io): Promise<void> {
+async function explainPartial({ exitCode, partialText }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
-  const text = `mgw: Some jobs failed or have not finished. (exit ${exitCode})`;
+  const text = `mgw: ${partialText ?? 'Some jobs failed or have not finished.'} (exit ${exitCode})`;
   const lines = wrap(text, columnsOf(io.stderr) ?? text.length, '  ');
   await write(io.stderr, `${lines}\n`).catch(() => undefined);
 }

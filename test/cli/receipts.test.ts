@@ -92,6 +92,7 @@ it('a batch reports each row whose file differs from its request, and with --str
   expect(first.stderr).toContain(
     '1 row with a file that differs from the request: mgw jobs ls --mismatched --batch m',
   );
+  expect(first.stderr).toMatch(/\nmgw: Some results differ from their requests\. \(exit 11\)\n$/);
   const [boat, ship] = readFileSync(results, 'utf8')
     .trim()
     .split('\n')

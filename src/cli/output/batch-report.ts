@@ -164,11 +164,9 @@ export class BatchReport {
     exitCode: number,
   ): Promise<Outcome> {
     const bad = tally.bad > 0 ? [`${tally.bad} skipped`] : [];
-    const parts = [
-      `${batch.name}: ${[...stateCounts(tally.counts), ...bad].join(', ') || 'no rows'}`,
-      `${counted(tally.files, 'file')} saved`,
-    ];
-    const summary = `${[...parts, this.money()].filter(Boolean).join('; ')}.`;
+    const states = [...stateCounts(tally.counts), ...bad].join(', ') || 'no rows';
+    const parts = [`${batch.name}: ${states}`, `${counted(tally.files, 'file')} saved`, this.money()];
+    const summary = `${parts.filter(Boolean).join('; ')}.`;
     context.progress.note(summary);
     const limit = neededLimit(stopError, this.#unpaid.cost);
     const budget = recordedBudget(stopError?.budget?.name ?? '').kind === 'batch' ? limit : undefined;
@@ -213,6 +211,9 @@ export class BatchReport {
           ),
         }),
       exitCode: exitCode === exitCodes.ok && unfinished.length > 0 ? exitCodes.partial : exitCode,
+      ...(this.#isStrict &&
+        unfinished.length === this.#differing &&
+        exitCode === exitCodes.ok && { partialText: 'Some results differ from their requests.' }),
     };
   }
 

@@ -26,6 +26,8 @@ export interface Outcome {
   silent?: boolean;
   /** Overrides the exit code, for example with `partial` if some of several jobs failed. */
   exitCode?: number;
+  /** Explains exit code `partial`; by default, some jobs failed or have not finished. */
+  partialText?: string;
 }
 
 /** Returns an outcome's exit code. */
