@@ -116,7 +116,7 @@ async function deliverToBucket(
 async function waitAndSave(
   job: Job,
   protocol: Protocol,
-  { ask, target, savedFiles, force, deadline, mark }: DeliveryOptions,
+  { ask, target, savedFiles, force, deadline, mark, strict }: DeliveryOptions,
   deps: FlowDeps,
   { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
@@ -136,7 +136,17 @@ async function waitAndSave(
   if (target !== undefined) {
     if (isResumed) await checkBeforeWait(job, target, fileCount(job, protocol), force, deps);
     const { key, trustedOrigins } = deps;
-    const saveOptions = { target, savedFiles, force, mark, key, trustedOrigins, toStdout, onProgress };
+    const saveOptions = {
+      target,
+      savedFiles,
+      force,
+      mark,
+      strict,
+      key,
+      trustedOrigins,
+      toStdout,
+      onProgress,
+    };
     return fetchResults(job, protocol, deps, { ...watchOptions, ...saveOptions });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, watchOptions);

@@ -85,7 +85,8 @@ export async function fetchResults(
     checkOneForStdout(files.length, job);
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     const stdoutFiles = files.map((file) => ({ ...file, path: '-' }));
-    for (const file of stdoutFiles) if (file.mismatches !== undefined) deps.note(mismatchText(file));
+    for (const file of stdoutFiles)
+      if (file.mismatches !== undefined && !options.strict) deps.note(mismatchText(file));
     return stdoutFiles;
   } finally {
     await bestEffort(deps, () => rm(tempFolder, { recursive: true, force: true }));

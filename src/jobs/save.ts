@@ -29,6 +29,8 @@ export interface SaveOptions {
   record?: boolean;
   /** Whether to mark an MP4 as AI-generated. */
   mark?: boolean | undefined;
+  /** Whether the caller reports a file that differs from the request, by an error; otherwise, prints a note. */
+  strict?: boolean | undefined;
 }
 
 interface ResultOptions extends SaveOptions {
@@ -97,7 +99,8 @@ export async function saveResult(
     isBegun: recordedAt(job, place) !== undefined,
     assertLease,
   });
-  if (file.mismatches !== undefined && options.record !== false) deps.note(mismatchText(file));
+  const { record = true, strict = false } = options;
+  if (file.mismatches !== undefined && record && !strict) deps.note(mismatchText(file));
   return file;
 }
 
