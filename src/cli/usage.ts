@@ -63,8 +63,9 @@ const flagEquivalents = new Map([
 /**
  * Creates the error for an unknown command. The error suggests the nearest command (`hint`, such as `submit?`), or
  * lists all commands.
+ * @param next the corrected command, if there is a `hint`
  */
-export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
+export function unknownCommand(parent: Command, name: string, hint?: string, next?: string[]): MgwError {
   const subject = parent.parent === null ? 'There is' : `${typedName(parent)} has`;
   const elsewhere = allCommands(parent).filter((command) => command !== parent && command.name() === name);
   const equivalent = commandEquivalents.get(name);
@@ -77,9 +78,10 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
   const message = `${subject} no command ${quoteIfNeeded(name)}. ${help}`;
-  return equivalent === undefined
-    ? errorWithHelp(parent, message)
-    : usageError(message, equivalent[1].split(' '));
+  if (equivalent !== undefined) return usageError(message, equivalent[1].split(' '));
+  return next !== undefined && elsewhere.length === 0
+    ? usageError(message, next)
+    : errorWithHelp(parent, message);
 }
 
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {

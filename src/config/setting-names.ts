@@ -1,4 +1,5 @@
 import { formatDuration } from '../clock.ts';
+import { nearestName } from '../nearest.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { resolveBaseUrl, resolveOrigins, parseBaseUrl, parseOrigin } from './base-url.ts';
@@ -29,9 +30,14 @@ export type KeyPath = readonly [string, ...string[]];
 /**
  * Splits a dotted name into a path. In `defaults.video.a.veo-3.1-fast.duration`, the last step is the flag, which
  * contains no dot. Everything between the protocol and the flag is the model's name, which may contain dots.
- * @throws MgwError('usage') that lists the settings.
+ * @throws MgwError('usage') that suggests the same subcommand and words with the most similar setting, or lists the
+ * settings.
  */
-export function keyPath(name: string): KeyPath {
+export function keyPath(
+  name: string,
+  subcommand: 'get' | 'set' | 'unset' = 'get',
+  words: readonly string[] = [],
+): KeyPath {
   if (name === 'store') return ['store', 'url'];
   if (settableKeys.includes(name) || name === 'api_key') return name.split('.') as [string, ...string[]];
   const [, protocol, model, flag] =
@@ -44,6 +50,12 @@ export function keyPath(name: string): KeyPath {
   if (priced !== undefined && pricedModel !== undefined) {
     checkModelName(pricedModel);
     return ['prices', priced, pricedModel];
+  }
+  const near = nearestName(name, ['profile', 'store', ...settableKeys]);
+  if (near !== undefined) {
+    // A URL may contain a password, which must not be printed.
+    const rest = words.join().includes('@') ? ['get', near] : [subcommand, near, ...words];
+    throw usageError(`There is no setting "${name}". Did you mean ${near}?`, ['mgw', 'config', ...rest]);
   }
   throw usageError(
     `There is no setting "${name}". Available: profile, ${settableKeys.join(', ')}, ` +

@@ -125,7 +125,7 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
       'auth',
       'login',
     ]);
-  const path = keyPath(key);
+  const path = keyPath(key, 'set', words);
   await checkNoKey(context, [key, ...words, context.globals.profile ?? '']);
   if (path[0] === 'defaults') await (await import('./edit-config.ts')).checkDefault(path, words);
   if (isPrice(path)) (await import('./edit-config.ts')).checkPrice(path, words);
@@ -154,7 +154,7 @@ async function checkNoKey({ io }: Context, words: readonly string[]): Promise<vo
 async function unsetSetting(context: Context, key: string): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, []);
   if (key.startsWith('profiles.')) return removeProfile(context, key.slice('profiles.'.length));
-  const path = keyPath(key);
+  const path = keyPath(key, 'unset');
   const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(context.io.env, profile, (before) => withValue(before, path, undefined));

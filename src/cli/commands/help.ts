@@ -3,6 +3,7 @@ import {
   childOf,
   loadCommand,
   loadAll,
+  pathOf,
   rootOf,
   type Run,
   readPage,
@@ -72,14 +73,14 @@ async function commandNamed(command: Command, [name, ...rest]: string[]): Promis
   const found = childOf(command, name);
   if (found !== undefined) return commandNamed(found, rest);
   await loadAll(command);
-  throw unknownCommand(command, name, nearestCommand(command, name));
+  const near = nearestCommand(command, name);
+  if (near === undefined) throw unknownCommand(command, name);
+  throw unknownCommand(command, name, `${near}?`, ['mgw', 'help', ...pathOf(command), near]);
 }
 
-// Returns the command or topic that is most similar to `name`, followed by a question mark; undefined if none is
-// similar.
+// Returns the command or topic that is most similar to `name`; undefined if none is similar.
 function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;
-  const near = nearestName(name, known);
-  return near === undefined ? undefined : `${near}?`;
+  return nearestName(name, known);
 }

@@ -29,7 +29,11 @@ describe('config set, get and unset', () => {
   it('refuse unknown settings and invalid values', async () => {
     const user = userHere();
     const invalid: [string[], string][] = [
-      [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
+      [
+        ['set', 'tts.speakr', 'x'],
+        'There is no setting "tts.speakr". Did you mean tts.speaker?\n  Nothing was sent. (exit 2)\n  next: mgw config set tts.speaker x',
+      ],
+      [['set', 'base_ulr', 'https://u:sesame@h'], 'next: mgw config get base_url'],
       [['set', 'timeout', '5'], 'a number with a unit'],
       [['set', 'base_url', 'https://u:sesame@h'], 'without a user name'],
       [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],

@@ -106,11 +106,13 @@ it('mgw help treats a word as a command, not as the topic of the same name, if m
 });
 
 it.each([
-  [['vidoe'], 'video'],
-  [['resumming'], 'resuming'],
-  [['jobs', 'shwo'], 'show'],
-])('mgw help %j suggests %s', async (words, meant) => {
-  expect((await runHere(['help', ...words], {})).stderr).toContain(`Did you mean ${meant}?`);
+  [['vidoe'], 'video', 'mgw help video'],
+  [['resumming'], 'resuming', 'mgw help resuming'],
+  [['jobs', 'shwo'], 'show', 'mgw help jobs show'],
+])('mgw help %j suggests %s', async (words, meant, next) => {
+  const { stderr } = await runHere(['help', ...words], {});
+  expect(stderr).toContain(`Did you mean ${meant}?`);
+  expect(stderr).toMatch(new RegExp(`next: ${next}$`, 'm'));
 });
 
 it('the build writes a man page with every command and flag', async () => {
