@@ -15,7 +15,7 @@ const keyPattern = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
 
 /** Describes what {@link isKeyName} allows. */
 export const keyNameRules =
-  '1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..';
+  '1 to 128 letters (a to z, A to Z), digits and _ . @ : + -, beginning with a letter, digit or _, without ..';
 
 /** Whether a name can be a key: it is safe in a script, a file name and a log. */
 export function isKeyName(name: string): boolean {

@@ -149,7 +149,7 @@ rows:
       'm:2: unknown field text for protocol c; allowed for tts',
       'm:2: unknown field audio for protocol c; allowed for a, b',
       'm:2: set.__proto__: __proto__ is not allowed in a path',
-      'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
+      'm:2: id: a/b is not allowed; allowed: 1 to 128 letters (a to z, A to Z), digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
       'm:2: prompt: 5 is not allowed; allowed: text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
       'm:3: it is a list: JSON Lines requires one object per line, without enclosing brackets',
