@@ -7,7 +7,7 @@ import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { isSameGateway, type JobDeps } from './order.ts';
 import { query, recordObservation } from './observe.ts';
-import { isUnaccepted } from './reconcile.ts';
+import { isRunning, isUnaccepted } from './reconcile.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
@@ -104,10 +104,17 @@ export function lostClaim(name: string, key?: string): MgwError {
 
 /**
  * Returns the error (exit 2) for a key that belongs to a job with a different request. The error lists the differences.
+ * If the job was certainly never sent, `next` removes the job, which frees the key.
  */
 export function keyConflict(key: string, job: Job, changes: readonly string[]): MgwError {
-  const text = `The key ${key} belongs to job ${job.id}, which was submitted with a different request: ${changes.join('; ')}. A key permanently names one submission. Choose another key.`;
-  return new MgwError('conflict', text, { next: showCommand(job), job });
+  const { attempts, damaged } = job.record;
+  const isPrepared = job.state === 'prepared' && isUnaccepted(job) && !isRunning(job);
+  const isNeverSent = isPrepared && attempts === 0 && damaged === 0;
+  const [past, advice, next] = isNeverSent
+    ? ['was never sent and has', 'Remove the job, or choose', ['mgw', 'jobs', 'rm', job.id]]
+    : ['was submitted with', 'Choose', showCommand(job)];
+  const text = `The key ${key} belongs to job ${job.id}, which ${past} a different request: ${changes.join('; ')}. A key permanently names one submission. ${advice} another key.`;
+  return new MgwError('conflict', text, { next, job });
 }
 
 /** One of a batch row's jobs. Each job is paid for and replaces the previous one. */

@@ -4,7 +4,14 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { enrol } from '../../src/ledger/chain.ts';
 import { holderText, newJobId } from '../../src/ledger/names.ts';
-import { checkKeyName, findJob, importHandle, keyOfRetry, latestRetry } from '../../src/jobs/ref.ts';
+import {
+  checkKeyName,
+  findJob,
+  importHandle,
+  keyConflict,
+  keyOfRetry,
+  latestRetry,
+} from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { deadOwner, depsFor, type TestDeps } from './harness.ts';
@@ -27,6 +34,26 @@ it('the key "last" is refused, because @last is the newest job', () => {
   expect(() => checkKeyName('last', undefined)).toThrow('@last is the newest job');
   expect(() => checkKeyName('last-2', undefined)).not.toThrow();
 });
+
+it.each([
+  ['was never sent and has', 'rm', []],
+  ['was submitted with', 'show', [{ type: 'accepted', handle: 't' }]],
+  ['was submitted with', 'show', [{ type: 'sending', attempt: 1, owner: deadOwner() }]],
+  ['was submitted with', 'show', [{ type: 'rejected', error: { code: 'rejected', message: 'm' } }]],
+  ['was submitted with', 'show', [undefined]],
+])(
+  'the error for a used key says that its job %s a different request, and suggests jobs %s',
+  async (past, command, events) => {
+    const id = newJobId(1);
+    const fields = { protocol: 'c', base_url: 'test', fingerprint: '', account: '', key: 'boat' };
+    await deps.ledger.create(id, [{ type: 'prepared', ...fields }, ...(events as JobEvent[])]);
+    const job = await deps.ledger.read(id);
+    if (job === undefined) throw new Error(id);
+    const { message, next } = keyConflict('boat', job, ['prompt']);
+    expect(message).toContain(`${past} a different request: prompt`);
+    expect(next).toEqual(['mgw', 'jobs', command, id]);
+  },
+);
 
 describe('a REF', () => {
   it('may be a job id or a unique part of one', async () => {
