@@ -208,16 +208,21 @@ export async function readRefs(refs: string[], io: Io): Promise<string[]> {
 
 /**
  * Reads a line from the terminal, with a prompt on stderr.
- * @throws MgwError: exit 130 on Ctrl-C or at the end of the input (Ctrl-D), `usage` if stdin is not a terminal.
+ * @throws MgwError: exit 130 on Ctrl-C or at the end of the input (Ctrl-D), `usage` if stdin is not a terminal, or if the
+ * user pastes several lines.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
   const prompt = createInterface({ input: stdin, output: stderr });
+  let rest = '';
+  prompt.on('line', (line) => (rest += line));
   try {
-    return await new Promise((resolve, reject) => {
+    const first = await new Promise<string>((resolve, reject) => {
       prompt.once('SIGINT', () => reject(interrupted())).once('close', () => reject(interrupted()));
       prompt.question(question).then(resolve, reject);
     });
+    if ((rest + prompt.line).trim() === '') return first;
+    throw usageError('Several lines were pasted, but only one can be entered here.');
   } catch (error) {
     // Makes the error begin on a new line.
     await write(stderr, '\n');

@@ -35,7 +35,7 @@ export type KeyPath = readonly [string, ...string[]];
  */
 export function keyPath(
   name: string,
-  subcommand: 'get' | 'set' | 'unset',
+  subcommand: 'get' | 'set' | 'unset' = 'get',
   words: readonly string[] = [],
 ): KeyPath {
   if (name === 'store') return ['store', 'url'];

@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { readHidden, readLine, applyKeys } from '../../src/cli/input.ts';
+import type { MgwError } from '../../src/errors.ts';
 import type { Io } from '../../src/cli/io.ts';
 import { readAll } from '../support/read-all.ts';
 
@@ -30,6 +31,23 @@ describe('readLine', () => {
     stdin.write('gateway.example\n');
     expect(await line).toBe('gateway.example');
   });
+
+  it.each([true, false])(
+    'refuses a paste of several lines, but not empty ones; on a terminal: %j',
+    async (isTTY) => {
+      for (const [text, outcome] of [
+        ['a boat\n\n', 'a boat'],
+        ['a boat\nat sea\n', 2],
+        ...(isTTY ? [['a boat\nat sea', 2] as const] : []),
+      ] as const) {
+        const { io, stdin } = terminal();
+        Object.assign(io.stderr, { isTTY });
+        const line = readLine(io, 'Prompt: ');
+        stdin.write(text);
+        expect(await line.catch((error: unknown) => (error as MgwError).exitCode)).toBe(outcome);
+      }
+    },
+  );
 
   it('exits 130 if the terminal disappears, and prints a newline after the prompt', async () => {
     const { io, stdin, shown } = terminal();

@@ -33,9 +33,10 @@ beforeAll(async () => {
   );
   writeFileSync(
     join(home, 'failed.csv'),
-    `protocol,model,duration,prompt\nc,vendor-h3-mini,5,"[fail] ${prompt}"\nc,vendor-h3-mini,4,a boat\n`,
+    `protocol,model,duration,prompt\nc,vendor-h3-mini,5,"[fail] ${prompt}"\n`,
   );
-  expect((await run('batch', 'run', join(home, 'failed.csv'), '--skip-bad')).code).toBe(11);
+  writeFileSync(join(home, 'bad.csv'), 'protocol,model,duration,prompt\nc,vendor-h3-mini,4,a boat\n');
+  expect((await run('batch', 'run', join(home, 'failed.csv'))).code).toBe(11);
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
@@ -71,6 +72,7 @@ const others = [
   ['batch', 'status', join(home, 'clips.csv')],
   ['batch', 'plan', join(home, 'failed.csv')],
   ['batch', 'status', join(home, 'failed.csv')],
+  ['batch', 'run', join(home, 'bad.csv')],
   ['batch', 'ls'],
   ['nonsense'],
   ['video'],

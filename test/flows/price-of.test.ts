@@ -63,25 +63,28 @@ describe('the price of a submission', () => {
 });
 
 describe("a model's prices", () => {
-  it('are listed for each of its protocols, with the cost of a clip', () => {
+  it('are listed for each of its protocols, with the cost of a clip', async () => {
     const settings = withPrice('second=2', 'a', 'c');
-    const names = (protocols: string[]): string[] =>
-      pricesOfModel({ id: 'm', protocols }, settings).map(({ protocol }) => protocol);
-    expect([names([]), names(['c']), names(['b'])]).toEqual([['a', 'c'], ['c'], []]);
-    const clip = pricesOfModel({ id: 'm', protocols: ['c'] }, settings, { duration: '5', colour: 'red' });
+    const names = async (protocols: string[]): Promise<string[]> =>
+      (await pricesOfModel({ id: 'm', protocols }, settings)).map(({ protocol }) => protocol);
+    expect([await names([]), await names(['c']), await names(['b'])]).toEqual([['a', 'c'], ['c'], []]);
+    const clip = await pricesOfModel({ id: 'm', protocols: ['c'] }, settings, {
+      duration: '5',
+      colour: 'red',
+    });
     expect(clip).toEqual([{ protocol: 'c', price: 'second=2', cost: '10' }]);
-    expect(pricesOfModel({ id: 'm', protocols: ['c'] }, withPrice('video=2', 'c'))).toEqual([
+    expect(await pricesOfModel({ id: 'm', protocols: ['c'] }, withPrice('video=2', 'c'))).toEqual([
       { protocol: 'c', price: 'video=2' },
     ]);
-    expect(pricesOfModel({ id: 'm', protocols: ['a'] }, settings, {})).toEqual([
+    expect(await pricesOfModel({ id: 'm', protocols: ['a'] }, settings, {})).toEqual([
       { protocol: 'a', price: 'second=2' },
     ]);
   });
 
-  it('are a single price for speech', () => {
+  it('are a single price for speech', async () => {
     const model = { id: speechModel, protocols: [] };
-    expect(pricesOfModel(model, real)).toEqual([]);
-    expect(pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([
+    expect(await pricesOfModel(model, real)).toEqual([]);
+    expect(await pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([
       { protocol: 'tts', price: '10k_characters=2' },
     ]);
   });

@@ -58,7 +58,7 @@ it('on a terminal, each line fits its columns, and a control character in a prom
   });
   const options = { stderr: screen, env: {}, quiet: false, color: false, clock: new TestClock() };
   const display = new BatchDisplay(options, new Tally(), () => '');
-  for (const prompt of [`a${'\u202e'}b`, '一艘纸船在海上航行'.repeat(4)]) {
+  for (const prompt of [`a\u202eb`, '一艘纸船在海上航行'.repeat(4)]) {
     const work = { protocol: protocolNamed('c'), body: { prompt } };
     display.rowStarted({ key: prompt, row: {}, id: 'x', work } as unknown as PlannedRow);
   }

@@ -98,7 +98,7 @@ export async function writeGallery(
   jobs: readonly Job[],
   { output = '.', force = false, copy = false }: GalleryOptions,
 ): Promise<Outcome> {
-  if (jobs.length === 0) context.progress.note('There are no jobs, so the page is empty.');
+  if (jobs.length === 0) context.progress.note('No job matches, so the page is empty.');
   const path = pagePath(output);
   // By file, not by path, because several jobs may have saved to one path.
   const copies = new Map<JobFile, string>();
