@@ -67,36 +67,31 @@ export interface ModelPrice {
 }
 
 /**
- * Returns a model's known prices, each with the maximum cost of a clip. Omits protocols that do not allow the clip.
+ * Returns a model's known prices, each with the maximum cost of a clip.
  * @param model a model with the protocols that serve it; if the list is empty, all protocols are tried
  * @param clip long flag names and values, such as `duration: 5`
  * @throws MgwError('config') if a configured price cannot be read.
  */
-export async function pricesOfModel(
+export function pricesOfModel(
   { id, protocols }: Pick<Model, 'id' | 'protocols'>,
   settings: Settings,
   clip?: Readonly<Record<string, string>>,
-): Promise<ModelPrice[]> {
+): ModelPrice[] {
   if (id === speechModel) {
     const price = priceSetting('tts', id, settings);
     return price === undefined ? [] : [{ protocol: 'tts', price: price.value }];
   }
-  const prices: ModelPrice[] = [];
-  for (const name of protocolNames) {
+  return protocolNames.flatMap((name) => {
+    if (protocols.length > 0 && !protocols.includes(name)) return [];
     const price = priceSetting(name, id, settings);
-    if (price === undefined || (protocols.length > 0 && !protocols.includes(name))) continue;
+    if (price === undefined) return [];
     const protocol = protocolNamed(name);
     const flagNames = new Set(protocol.flags.map(longName));
     const usedFlags = Object.entries({ model: id, ...clip }).filter(([flag]) => flagNames.has(flag));
     const body = protocol.normalise(compose(protocol, { flags: Object.fromEntries(usedFlags) }));
-    const isInClip = (field: string): boolean =>
-      protocol.flags.some((flag) => flag.field === field && longName(flag) in (clip ?? {}));
-    if (clip !== undefined && (await protocol.checks()).check(body).some(({ field }) => isInClip(field)))
-      continue;
     const { cost } = clip === undefined ? {} : priceOf({ protocol: name, model: id, body }, settings);
-    prices.push({ protocol: name, price: price.value, ...(cost && { cost: cost.at_most }) });
-  }
-  return prices;
+    return [{ protocol: name, price: price.value, ...(cost && { cost: cost.at_most }) }];
+  });
 }
 
 /** Returns the name of the setting for a model's price. */

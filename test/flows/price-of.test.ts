@@ -63,28 +63,25 @@ describe('the price of a submission', () => {
 });
 
 describe("a model's prices", () => {
-  it('are listed for each of its protocols, with the cost of a clip', async () => {
+  it('are listed for each of its protocols, with the cost of a clip', () => {
     const settings = withPrice('second=2', 'a', 'c');
-    const names = async (protocols: string[]): Promise<string[]> =>
-      (await pricesOfModel({ id: 'm', protocols }, settings)).map(({ protocol }) => protocol);
-    expect([await names([]), await names(['c']), await names(['b'])]).toEqual([['a', 'c'], ['c'], []]);
-    const clip = await pricesOfModel({ id: 'm', protocols: ['c'] }, settings, {
-      duration: '5',
-      colour: 'red',
-    });
+    const names = (protocols: string[]): string[] =>
+      pricesOfModel({ id: 'm', protocols }, settings).map(({ protocol }) => protocol);
+    expect([names([]), names(['c']), names(['b'])]).toEqual([['a', 'c'], ['c'], []]);
+    const clip = pricesOfModel({ id: 'm', protocols: ['c'] }, settings, { duration: '5', colour: 'red' });
     expect(clip).toEqual([{ protocol: 'c', price: 'second=2', cost: '10' }]);
-    expect(await pricesOfModel({ id: 'm', protocols: ['c'] }, withPrice('video=2', 'c'))).toEqual([
+    expect(pricesOfModel({ id: 'm', protocols: ['c'] }, withPrice('video=2', 'c'))).toEqual([
       { protocol: 'c', price: 'video=2' },
     ]);
-    expect(await pricesOfModel({ id: 'm', protocols: ['a'] }, settings, {})).toEqual([
+    expect(pricesOfModel({ id: 'm', protocols: ['a'] }, settings, {})).toEqual([
       { protocol: 'a', price: 'second=2' },
     ]);
   });
 
-  it('are a single price for speech', async () => {
+  it('are a single price for speech', () => {
     const model = { id: speechModel, protocols: [] };
-    expect(await pricesOfModel(model, real)).toEqual([]);
-    expect(await pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([
+    expect(pricesOfModel(model, real)).toEqual([]);
+    expect(pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([
       { protocol: 'tts', price: '10k_characters=2' },
     ]);
   });

@@ -46,16 +46,14 @@ async function models(context: Context, id: string | undefined, options: ModelsO
   const all = await fetchModels(context);
   const selected = id === undefined ? all : all.filter((model) => model.id === id);
   if (id !== undefined && selected.length === 0) throw noSuchModel(id, all);
-  const listed = selected
+  const shown = selected
     .filter(
       ({ protocols }) =>
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
     )
-    .filter(({ protocols }) => options.cost === undefined || protocols.length > 0);
-  const shown: PricedModel[] = [];
-  for (const model of listed)
-    shown.push({ ...model, prices: await pricesOfModel(model, settings, options.cost) });
-  shown.sort(options.cost === undefined ? byId : byCost);
+    .filter(({ protocols }) => options.cost === undefined || protocols.length > 0)
+    .map((model): PricedModel => ({ ...model, prices: pricesOfModel(model, settings, options.cost) }))
+    .sort(options.cost === undefined ? byId : byCost);
   if (shown.length === 0) context.progress.note(noModelsText(options.protocol, selected.length));
   return {
     json: { models: shown.map(view) },

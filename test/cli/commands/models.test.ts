@@ -55,17 +55,12 @@ describe('mgw models', () => {
     ]);
     const costs = (found: string[][]): string[][] =>
       found.slice(1, -1).map((row) => [row[0] ?? '', row[3] ?? '']);
-    // The model vendor-h3-mini allows neither 2K nor 4 seconds.
-    for (const [clip, cost] of [
-      ['5s 2K', '4.5'],
-      ['4s', '1.6'],
-    ] as const)
-      expect(costs(await columns('--cost', clip))).toEqual([
-        ['vendor-h3', cost],
-        ['vendor-h3-base', '-'],
-        ['vendor-h3-mini', '-'],
-      ]);
-    expect((await user.run(['models', '--cost', '5s 768P', '--json'])).json['models']).toMatchObject([
+    expect(costs(await columns('--cost', '5s 2K'))).toEqual([
+      ['vendor-h3-mini', '0.25'],
+      ['vendor-h3', '4.5'],
+      ['vendor-h3-base', '-'],
+    ]);
+    expect((await user.run(['models', '--cost', '5s 720p', '--json'])).json['models']).toMatchObject([
       { id: 'vendor-h3-mini', prices: [{ protocol: 'c', cost: '0.25' }] },
       { id: 'vendor-h3', prices: [{ protocol: 'c', cost: '2' }] },
       { id: 'vendor-h3-base', prices: [] },
