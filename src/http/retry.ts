@@ -14,6 +14,8 @@ export interface RetryOptions {
   deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
+  /** Whether to retry after a response with a status other than 429 and 5xx (default: never). */
+  isFailure?: (reply: Reply) => boolean;
 }
 
 /**
@@ -23,7 +25,7 @@ export interface RetryOptions {
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
-    const { reply, problem, floorMs, isPermanent, cause } = await attempt(call);
+    const { reply, problem, floorMs, isPermanent, cause } = await attempt(call, options);
     options.signal?.throwIfAborted();
     const { retries, unsentRetries = retries } = options;
     const ms = backoffMs(tries, { floorMs });
@@ -45,10 +47,10 @@ interface Attempt {
   cause?: TransportError;
 }
 
-async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
+async function attempt(call: () => Promise<Reply>, { isFailure }: RetryOptions): Promise<Attempt> {
   try {
     const reply = await call();
-    if (reply.status !== 429 && reply.status < 500)
+    if (reply.status !== 429 && reply.status < 500 && isFailure?.(reply) !== true)
       return { reply, problem: reply.complete ? undefined : 'the response was truncated' };
     const { message, retryAfterMs, code } = readFailure(reply);
     const isPermanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;

@@ -92,10 +92,11 @@ export class S3Client {
     const url = new URL(this.#url(key));
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     const headers = { 'x-amz-content-sha256': hash('sha256', body ?? ''), ...request.headers };
-    const retryDeps = {
-      ...this.#deps,
-      note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`),
-    };
+    const isFailure = ({ status, text }: Reply): boolean =>
+      (status < 300 && text.includes('<Error>')) ||
+      (status === 409 && xmlText(text, 'Code') === 'ConditionalRequestConflict');
+    const note = (text: string): void => this.#deps.note(`s3://${this.bucket}: ${text}`);
+    const retryDeps = { ...this.#deps, note, isFailure };
     let reply: Reply;
     try {
       reply = await readWithRetries(async () => {
@@ -109,11 +110,9 @@ export class S3Client {
         };
         const reply = await this.#client.exchange(exchange, { auth: bearer, timeoutMs, deadline, signal });
         if (reply.status === 501) throw new UnsupportedRequest(reply);
-        const isConflict =
-          reply.status === 409 && xmlText(reply.text, 'Code') === 'ConditionalRequestConflict';
-        const isFailed = reply.status < 300 && reply.text.includes('<Error>');
-        return isFailed || isConflict ? { ...reply, status: 500 } : reply;
+        return reply;
       }, retryDeps);
+      if (isFailure(reply)) reply = { ...reply, status: 500 };
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnsupportedRequest) return error.reply;

@@ -202,11 +202,12 @@ describe('a file saved as an object', () => {
 
   test('is uploaded again after a conflict with another request', async () => {
     for (const partBytes of [8, 1024]) {
-      const { store, put } = await scene(partBytes);
+      const { store, notes, put } = await scene(partBytes);
       const conflict = status(409, '<Error><Code>ConditionalRequestConflict</Code></Error>');
       store.faults.push(on(partBytes === 8 ? 'POST' : 'PUT', partBytes === 8 ? 'uploadId' : path, conflict));
       await put();
       expect(store.objects.get(path)).toEqual(content);
+      expect(notes.join()).toContain('HTTP 409: ConditionalRequestConflict');
     }
   });
 

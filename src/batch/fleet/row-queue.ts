@@ -157,18 +157,25 @@ export class RowQueue {
 }
 
 /**
- * Adds a batch to the queue, unless it is already there. Returns the options of the batch in the queue.
+ * Adds a batch to the queue, unless it is already there. Replaces damaged options. Returns the options of the batch in
+ * the queue.
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway.
  */
 export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<QueuedHead> {
   const values = [name, head.gateway, JSON.stringify(head)];
   const [queued] = await query<BatchEntry>(insertBatch, values);
   const { gateway = '', head: text = '' } = queued ?? {};
-  if (isSameGateway(gateway, head.gateway)) return parseHead(name, text);
-  throw new MgwError(
-    'usage',
-    `A batch named ${name} is already enqueued for a different gateway, ${printableLine(gateway, 200)}. Use a different --name for this batch.`,
-  );
+  if (!isSameGateway(gateway, head.gateway))
+    throw new MgwError(
+      'usage',
+      `A batch named ${name} is already enqueued for a different gateway, ${printableLine(gateway, 200)}. Use a different --name for this batch.`,
+    );
+  try {
+    return parseHead(name, text);
+  } catch {
+    await query('update {batches} set head = $2 where name = $1', [name, JSON.stringify(head)]);
+    return head;
+  }
 }
 
 /** Changes options of an enqueued batch. Workers reopen it once their rows in progress have ended. */

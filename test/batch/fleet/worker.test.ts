@@ -157,6 +157,16 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     ]);
   });
 
+  it('batch enqueue repairs a damaged entry of the batch', async () => {
+    write(['a', 'a paper boat']);
+    await batch('enqueue', file, '--per-minute', '9');
+    await place.query(`update mgw.batches set head = '{'`);
+    expect((await batch('status', 'clips')).stderr).toContain('Enqueue its file again');
+    const { code, stderr } = await batch('enqueue', file, '--budget', '5');
+    expect(code, stderr).toBe(0);
+    expect(await headInQueue()).toMatchObject({ concurrency: 4, budget: '5' });
+  });
+
   it('batch enqueue reports a changed row, and no worker pays for the change, even after a refused retake and after --again', async () => {
     write(['a', 'a paper boat']);
     await batch('enqueue', file);
