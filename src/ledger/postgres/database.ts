@@ -226,7 +226,9 @@ const temporarySocketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUN
 function isTemporary(error: unknown): boolean {
   const code = systemCode(error);
   if (code !== undefined) return temporaryServerCodes.test(code) || temporarySocketCodes.test(code);
-  return /terminated|timeout|closed|not queryable|server (closed|conn)|ended|error establishing an SSL/i.test(messageOf(error));
+  return /terminated|timeout|closed|not queryable|server (closed|conn)|ended|error establishing an SSL/i.test(
+    messageOf(error),
+  );
 }
 
 function shortMessage(error: unknown): string {
