@@ -95,7 +95,7 @@ const maxDurationMs = 365 * 86_400_000;
 export function parseDuration(text: string): number {
   const parts = text.length > 64 ? null : durationPattern.exec(text);
   const ms = units.reduce((sum, [, unit], index) => sum + Number(parts?.[index + 1] ?? 0) * unit, 0);
-  if (parts === null || text === '') throw new Error('a number with a unit, such as 50ms, 5s, 20m or 1h30m');
+  if (parts === null || text === '') throw new Error('a number with a unit, such as 5s, 20m, 1h30m or 2d');
   if (ms < 1 || ms > maxDurationMs) throw new Error('a duration from 1ms to 365d');
   return Math.round(ms);
 }

@@ -56,7 +56,7 @@ const exitNames = Object.keys(exitCodes) as ExitName[];
 export type Charged = 'no' | 'maybe' | 'yes';
 
 /**
- * Whether to run the command again: `safe` if nothing was sent, `resume` if a rerun continues the job, `never` if a
+ * Whether to run the command again: `safe` if nothing was accepted, `resume` if a rerun continues the job, `never` if a
  * rerun would pay or fail again.
  */
 export type Retry = 'safe' | 'resume' | 'never';

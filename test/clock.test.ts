@@ -84,7 +84,7 @@ describe('parseDuration', () => {
     '٥s',
     '1,5s',
   ])('refuses %j, and the error lists the allowed values', (text) => {
-    expect(() => parseDuration(text)).toThrow(/number with a unit, such as 50ms, 5s, 20m or 1h30m/);
+    expect(() => parseDuration(text)).toThrow(/number with a unit, such as 5s, 20m, 1h30m or 2d/);
   });
 
   it.each(['0s', '0ms', '0h0m', '0.1s0ms'.replace('0.1', '0.0'), '366d', `${'9'.repeat(40)}h`])(

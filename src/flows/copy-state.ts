@@ -153,13 +153,14 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     if (chains.has(first)) continue;
     chains.add(first);
     const place = placesIn(to, first);
-    await follow(from, submission, async ({ holder, fate }) => {
+    await follow(from, submission, async ({ holder, claimState }) => {
       // The claim of a job that was never created has no effect, so do not copy it.
-      if (fate === 'unmade') return false;
-      if (fate === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
+      if (claimState === 'not-created') return false;
+      if (claimState === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
       await place(holder);
       // A job that has lost its key was copied.
-      if (fate === 'removed' && (await from.read(holder.job)) === undefined) await to.forbid(holder.job);
+      if (claimState === 'removed' && (await from.read(holder.job)) === undefined)
+        await to.forbid(holder.job);
       return false;
     });
     await claimEarlierRetries(to, job, owner);
@@ -195,7 +196,7 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
       if (targetHolder === undefined) return;
       // A search ends at a job that was never created. Forbid the creation of that job, so that searches reach the jobs
       // after it.
-      if (targetHolder.job !== holder.job && (await to.claimState(targetHolder.job)) === 'unmade')
+      if (targetHolder.job !== holder.job && (await to.claimState(targetHolder.job)) === 'not-created')
         await to.forbid(targetHolder.job);
       known.add(targetHolder.job);
       name = names.after(targetHolder.job);
@@ -217,10 +218,10 @@ async function refuseConflicts(
     const job = await from.read(id);
     if (job === undefined) continue;
     refuseInUse(job);
-    const fate = await to.claimState(id);
-    if (fate === 'removed') continue;
+    const claimState = await to.claimState(id);
+    if (claimState === 'removed') continue;
     if (await isChanged(job, from, to)) changed.push(id);
-    const other = keepKeys || fate === 'there' ? undefined : await otherJobOfKey(job, from, to);
+    const other = keepKeys || claimState === 'exists' ? undefined : await otherJobOfKey(job, from, to);
     if (other !== undefined)
       keys.push(`${job.key ?? ''} names ${id} in ${source}, and ${other} in ${target}`);
   }
@@ -280,8 +281,8 @@ async function otherJobOfKey(
   if (key === undefined) return undefined;
   const named = async (ledger: Ledger): Promise<string | undefined> => {
     let found: string | undefined;
-    const end = await follow(ledger, { key, fingerprint }, ({ holder, fate }) => {
-      if (fate === 'removed' || fate === 'unmade') return false;
+    const end = await follow(ledger, { key, fingerprint }, ({ holder, claimState }) => {
+      if (claimState === 'removed' || claimState === 'not-created') return false;
       found = holder.job;
       return true;
     });

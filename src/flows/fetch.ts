@@ -47,7 +47,7 @@ export async function queryJob(job: Job, protocol: Protocol, deps: FlowDeps): Pr
 type FailedQuery = Exclude<QueryVerdict, { kind: 'observation' }>;
 
 function queryError(job: Job, verdict: FailedQuery, now: number): MgwError | undefined {
-  if (verdict.kind === 'again' && verdict.isWell) return undefined;
+  if (verdict.kind === 'again' && verdict.hasNoStateYet) return undefined;
   if (verdict.kind === 'unauthorized') return refusedError(verdict.failure, job);
   const { code, message, requestId } = verdict.failure;
   const details = { exit: 'unavailable', retry: 'safe', requestId } as const;

@@ -6,7 +6,7 @@ import { lostProtocol, type Job, type JobState } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
-import { beginRun, type Began, detach } from '../jobs/run.ts';
+import { beginRun, type Began, recordFailedRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNames } from '../protocols/registry.ts';
@@ -182,7 +182,7 @@ async function submitAgain(
   // The record contains the body that was sent, not the one that the user specified, so keep the job's fingerprint.
   const order = { ...videoOrder(video, submission, sessionDeps), fingerprint };
   const deps = await withRecordedBudgets(sessionDeps, job, recorded, budget);
-  await order.beforeSending?.();
+  await order.checkBeforePaying?.();
   // If a file is no longer in the store, the job must remain in doubt.
   await upload?.().catch((error: unknown) => {
     if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
@@ -202,7 +202,7 @@ export async function beginAgain(job: Job, deps: JobDeps, began: Began): Promise
   try {
     return await resolveJob(deps.ledger, begun, { how: 'resubmit' });
   } catch (error) {
-    await detach(job, began.run, error, deps);
+    await recordFailedRun(job, began.run, error, deps);
     throw error;
   }
 }

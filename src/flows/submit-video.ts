@@ -88,7 +88,7 @@ export function videoOrder(
     blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
-    beforeSending: async () => {
+    checkBeforePaying: async () => {
       await findVideos?.();
       await checkTargets(videoCount(protocol, body), options, objects);
     },

@@ -36,7 +36,7 @@ interface LookupResult {
   /** A job to continue with, unless its processes on other machines are alive. */
   uncertain?: UncertainRuns;
   /** A job with the same request but a different key. The caller may not know of this job. */
-  doubt?: { job: Job; about: 'sending' | 'untold' };
+  doubt?: { job: Job; about: 'sending' | 'unreported' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   deliveredBefore?: ReadonlySet<string>;
   /**
@@ -55,7 +55,7 @@ interface LookupResult {
  * alive, waits until its lease is renewed or ends.
  * @throws MgwError: exit 2 if the key belongs to a different request, or if the key or the output contains the API key;
  * exit 7 if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; or the
- * error from `beforeSending`.
+ * error from `checkBeforePaying`.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
   checkNoSecret('--key', order.key, deps.redact);
@@ -72,7 +72,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
     }
     if (lookup.doubt !== undefined) {
       const { job, about } = lookup.doubt;
-      if (about === 'untold' || (order.blockedByAnyDoubt?.remainingMs() ?? 0) <= 0)
+      if (about === 'unreported' || (order.blockedByAnyDoubt?.remainingMs() ?? 0) <= 0)
         throw otherKeyError(job, about);
       await pause(deps);
       continue;
@@ -85,7 +85,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
     }
     if (needsOutput(lookup.job, order)) {
       try {
-        await order.beforeSending?.();
+        await order.checkBeforePaying?.();
       } catch (error) {
         // The output may exist because another process has just saved the result there.
         const { job } = await findEarlier(order, deps, aliveOwners, deliveredBefore);
@@ -113,7 +113,7 @@ async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
 }
 
 // Whether this run may send the job. If so, it must check the output first. A run that joins another run skips the
-// check, because the other run has locked the output.
+// check, because the other run has checked the output.
 function needsOutput(job: Job | undefined, { goal }: Order): boolean {
   if (job === undefined) return true;
   return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);
@@ -218,11 +218,11 @@ async function findTakes(
   fresh?: boolean,
 ): Promise<{ jobs: Job[]; lostId?: string; newClaim: LookupResult['newClaim'] }> {
   const links = new Map<string, FoundJob>();
-  let unmadeClaim: LookupResult['newClaim'] | undefined;
+  let unusedClaim: LookupResult['newClaim'] | undefined;
   const chainEnd = await follow(ledger, { fingerprint }, (link) => {
     links.set(link.holder.job, link);
-    unmadeClaim = link.fate === 'unmade' ? { name: link.name, id: link.holder.job } : undefined;
-    return unmadeClaim !== undefined;
+    unusedClaim = link.claimState === 'not-created' ? { name: link.name, id: link.holder.job } : undefined;
+    return unusedClaim !== undefined;
   });
   const isDamaged = chainEnd?.isFree === false;
   if (isDamaged && !fresh) throw lostClaim(chainEnd.name);
@@ -232,10 +232,10 @@ async function findTakes(
   const jobs = sortedLinks.flatMap(([, { job }]) =>
     job !== undefined && matchesFingerprint(job, fingerprint) ? [job] : [],
   );
-  const lostId = sortedLinks.find(([, { fate }]) => fate === 'lost')?.[0];
+  const lostId = sortedLinks.find(([, { claimState }]) => claimState === 'lost')?.[0];
   // The new job does not claim a name: later searches treat the job as the holder of the damaged claim.
   if (isDamaged) return { jobs, lostId, newClaim: {} };
-  return { jobs, lostId, newClaim: unmadeClaim ?? { name: chainEnd?.name ?? '' } };
+  return { jobs, lostId, newClaim: unusedClaim ?? { name: chainEnd?.name ?? '' } };
 }
 
 // A damaged record that has lost its fingerprint was found through its claim, so it blocks the submission.
@@ -258,16 +258,16 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Lo
 
 // Returns undefined if the key belongs to the next job in the chain.
 async function lookUpLink(
-  { name, job, fate, holder }: Link,
+  { name, job, claimState, holder }: Link,
   key: string,
   fingerprint: string,
   order: Submission,
   { ledger, gateway }: Deps,
 ): Promise<LookupResult | undefined> {
   const newClaim = { name, id: holder.job };
-  if (fate === 'removed') return undefined;
-  if (fate === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
-  if (fate === 'unmade' && holder.fingerprint !== fingerprint) {
+  if (claimState === 'removed') return undefined;
+  if (claimState === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
+  if (claimState === 'not-created' && holder.fingerprint !== fingerprint) {
     // If the claiming process died before it created the job, the id is free. Otherwise the key will soon belong to a
     // different submission.
     if ((await ledger.lifeOf(holder.owner)) === 'dead' && (await ledger.forbid(holder.job))) return undefined;

@@ -79,7 +79,7 @@ export function doubtForRow(
   job: Job,
   key: string,
   isOneShot: boolean,
-): 'unknown' | 'sending' | 'untold' | undefined {
+): 'unknown' | 'sending' | 'unreported' | undefined {
   if (isOfBatch(job, key)) return undefined;
   if (shownState(job) === 'unknown') return 'unknown';
   return doubtAbout(job, { key, isOneShot, blockedByAnyDoubt: { remainingMs: () => 0 } });
@@ -93,7 +93,7 @@ export function doubtForRow(
 export function doubtAbout(
   job: Job,
   { key, isOneShot = false, blockedByAnyDoubt }: Pick<OrderMatch, 'key' | 'isOneShot' | 'blockedByAnyDoubt'>,
-): 'sending' | 'untold' | undefined {
+): 'sending' | 'unreported' | undefined {
   if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
   // Rows that another batch has paid for are refused earlier, unless the agent requested to repeat them.
   if (key?.includes('/') && job.key?.includes('/')) return undefined;
@@ -106,10 +106,11 @@ export function doubtAbout(
   if (goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined)) return undefined;
   // A failed call was paid for too. The status of a batch reports its failed rows.
   const isFailedRow = job.state === 'failed' && job.key.includes('/');
-  if (isOneShot) return isFailedRow || goals.some((goal) => goal.isFailureReported) ? undefined : 'untold';
+  if (isOneShot)
+    return isFailedRow || goals.some((goal) => goal.isFailureReported) ? undefined : 'unreported';
   // A fetched file means that the caller knew of the job.
   const hasFailed = job.state === 'failed' || job.state === 'rejected';
-  return hasFailed || job.files.length > 0 ? undefined : 'untold';
+  return hasFailed || job.files.length > 0 ? undefined : 'unreported';
 }
 
 /**

@@ -69,7 +69,7 @@ export interface Order {
   /** The deadline for waiting and for retries of a refused submission. */
   deadline: Deadline;
   /** Runs before anything is paid for. Throws if an input is missing or the result could not be saved. */
-  beforeSending?: () => Promise<void>;
+  checkBeforePaying?: () => Promise<void>;
 }
 
 // In a body above this size, long strings (such as a Base64 image) are recorded as hashes, so that the record remains

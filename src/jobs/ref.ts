@@ -64,12 +64,16 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
 export async function findKey(ledger: Ledger, key: string): Promise<{ job?: Job; isClaimed: boolean }> {
   let latest: Job | undefined;
   let isClaimed = false;
-  const chainEnd = await follow(ledger, { key, fingerprint: lostFingerprint }, ({ job, fate, holder }) => {
-    if (fate === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
-    isClaimed = true;
-    latest = job;
-    return fate === 'there' || fate === 'unmade';
-  });
+  const chainEnd = await follow(
+    ledger,
+    { key, fingerprint: lostFingerprint },
+    ({ job, claimState, holder }) => {
+      if (claimState === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
+      isClaimed = true;
+      latest = job;
+      return claimState === 'exists' || claimState === 'not-created';
+    },
+  );
   if (chainEnd?.isFree === false) throw lostClaim(chainEnd.name, key);
   return { isClaimed, ...(latest !== undefined && { job: latest }) };
 }
@@ -81,7 +85,7 @@ export async function findKey(ledger: Ledger, key: string): Promise<{ job?: Job;
  */
 async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
   const lookup = await findJobById(ledger, id);
-  if (lookup.fate !== 'lost') return lookup.job;
+  if (lookup.claimState !== 'lost') return lookup.job;
   await ledger.create(id, [undefined]);
   return ledger.read(id);
 }
@@ -250,9 +254,10 @@ async function confirmHandle(handle: string, protocol: Protocol, deps: JobDeps):
     const { code, message, requestId, retryAfterMs } = verdict.failure;
     const pauseMs = backoffMs(tries, { floorMs: retryAfterMs });
     const isLate = pauseMs >= (deps.client.deadline?.remainingMs() ?? Infinity);
-    const isLast = verdict.kind !== 'again' || verdict.isWell === true || isLate || tries >= deps.retries;
+    const isLast =
+      verdict.kind !== 'again' || verdict.hasNoStateYet === true || isLate || tries >= deps.retries;
     if (isLast) {
-      const isTemporary = verdict.kind === 'again' && verdict.isWell !== true;
+      const isTemporary = verdict.kind === 'again' && verdict.hasNoStateYet !== true;
       const exit = verdict.kind === 'unauthorized' ? 'auth' : isTemporary ? 'unavailable' : 'incomplete';
       const text = isTemporary
         ? message

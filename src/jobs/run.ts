@@ -113,7 +113,7 @@ export async function continueRun(
     return await waitForRemover(job, deadline, deps);
   } catch (error) {
     // Without this record, the run would be treated as alive until its process ends.
-    await detach(job, began.run, error, deps);
+    await recordFailedRun(job, began.run, error, deps);
     throw error;
   }
 }
@@ -163,10 +163,10 @@ async function tryToDiscard(job: Job, { ledger, allowances, note }: JobDeps): Pr
 // If it is not yet known whether the caller receives an error about a charge, the run stays open until it is.
 async function endFailedRun(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const isAboutCharge = error instanceof MgwError && error.charged !== 'no';
-  if (deps.onFailedRun === undefined || !isAboutCharge) await detach(job, run, error, deps);
+  if (deps.onFailedRun === undefined || !isAboutCharge) await recordFailedRun(job, run, error, deps);
   else
     deps.onFailedRun((isReported) =>
-      detach(job, run, isReported ? error : error.with({ exit: 'interrupted' }), deps),
+      recordFailedRun(job, run, isReported ? error : error.with({ exit: 'interrupted' }), deps),
     );
 }
 
@@ -174,7 +174,7 @@ async function endFailedRun(job: Job, run: string, error: unknown, deps: JobDeps
  * Records that a run ended with an error. Never throws: that error must be reported, and a dead run is recognized without
  * this record.
  */
-export async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
+export async function recordFailedRun(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;
   await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {
     deps.note(`Could not record that the run of ${job.id} ended.`);

@@ -7,9 +7,9 @@ type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
 /** A claim's job, or the reason for its absence. */
 export type FoundJob =
-  | { job: Job; fate: 'there' }
-  /** `unmade`: the job has not been created. `lost`: its record is lost, and the job may have been paid for. */
-  | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
+  | { job: Job; claimState: 'exists' }
+  /** `not-created`: the job has not been created. `lost`: its record is lost, and the job may have been paid for. */
+  | { job?: undefined; claimState: 'removed' | 'not-created' | 'lost' };
 
 /** One job in a submission's chain of claims. */
 export type Link = FoundJob & {
@@ -42,7 +42,8 @@ export async function follow(
     const found = await findJobById(ledger, holder.job);
     // A removed job that was imported again may have lost its key to another job.
     const hasOtherKey = found.job !== undefined && !hasKey(found.job, submission.key);
-    if (await isLast({ name, holder, ...(hasOtherKey ? { fate: 'removed' } : found) })) return undefined;
+    if (await isLast({ name, holder, ...(hasOtherKey ? { claimState: 'removed' } : found) }))
+      return undefined;
     lastId = holder.job;
     name = names.after(holder.job);
   }
@@ -57,9 +58,9 @@ function hasKey({ key: ownKey, record }: Job, key: string | undefined): boolean 
 export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {
     const job = await ledger.read(id);
-    if (job !== undefined) return { job, fate: 'there' };
-    const fate = await ledger.claimState(id);
-    if (fate !== 'there') return { fate };
+    if (job !== undefined) return { job, claimState: 'exists' };
+    const claimState = await ledger.claimState(id);
+    if (claimState !== 'exists') return { claimState };
   }
 }
 

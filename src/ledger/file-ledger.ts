@@ -139,12 +139,12 @@ async function claimState(
 ): Promise<ClaimState> {
   const recordedState = (): ClaimState | undefined => {
     if (records.isRemoved(id)) return 'removed';
-    return records.version(id) === undefined ? undefined : 'there';
+    return records.version(id) === undefined ? undefined : 'exists';
   };
-  const fate = recordedState();
-  if (fate !== undefined) return fate;
+  const recorded = recordedState();
+  if (recorded !== undefined) return recorded;
   const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
-  if (!isSent && !(await index.isAccepted(id))) return 'unmade';
+  if (!isSent && !(await index.isAccepted(id))) return 'not-created';
   // Another process may have created the record and sent the job since this function's first check.
   return recordedState() ?? 'lost';
 }

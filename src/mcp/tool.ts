@@ -154,7 +154,7 @@ export interface RowInDoubt {
   /** The row's id. */
   id: string;
   job: Job;
-  about: 'unknown' | 'sending' | 'untold';
+  about: 'unknown' | 'sending' | 'unreported';
 }
 
 /**

@@ -140,9 +140,9 @@ export type QueryVerdict =
   | { kind: 'unauthorized'; failure: Failure }
   /**
    * The response proves nothing about the task: a rate limit, a server error, or an unreadable response. The caller
-   * queries again later. `isWell` is true if the gateway responded normally, but has no state yet.
+   * queries again later. `hasNoStateYet` is true if the gateway responded normally, but has no state yet.
    */
-  | { kind: 'again'; failure: Failure; isWell?: true };
+  | { kind: 'again'; failure: Failure; hasNoStateYet?: true };
 
 /**
  * One video protocol. Every method is pure: it builds a request or reads a response. No method sleeps, retries, prints

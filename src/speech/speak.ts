@@ -166,6 +166,6 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     isOneShot: true,
     unknownError: unknownSpeechError,
     deadline: order.deadline,
-    beforeSending: open,
+    checkBeforePaying: open,
   };
 }

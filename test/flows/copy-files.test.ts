@@ -61,7 +61,7 @@ it('every claim is copied with its confirmation, and a removed job remains remov
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }
-  expect([await to.claimState(gone), await to.claimState(next)]).toEqual(['removed', 'there']);
+  expect([await to.claimState(gone), await to.claimState(next)]).toEqual(['removed', 'exists']);
   expect(await to.create(gone, [prepared])).toBe(false);
 });
 
@@ -244,7 +244,7 @@ it('a lost job in the target does not look removed after the copy, because the j
   await to.claim(names.attempt(lost, 1), JSON.stringify(owner));
   await from.create(next, [prepared, sending, accepted]);
   expect(await copyJobs(from, to)).toBe(1);
-  expect([await to.claimState(lost), await to.claimState(next)]).toEqual(['lost', 'there']);
+  expect([await to.claimState(lost), await to.claimState(next)]).toEqual(['lost', 'exists']);
   expect(await chain(to)).toEqual([lost, next]);
 });
 

@@ -172,7 +172,7 @@ describe('a single query', () => {
     ],
     [
       'causes no error if it returns no new state',
-      { kind: 'again', failure, isWell: true },
+      { kind: 'again', failure, hasNoStateYet: true },
       ['queued', undefined],
       {},
     ],
@@ -295,7 +295,7 @@ describe('fetch --no-wait', () => {
   it.each<[string, QueryVerdict]>([
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
-    ['cannot be queried', { kind: 'again', failure, isWell: true }],
+    ['cannot be queried', { kind: 'again', failure, hasNoStateYet: true }],
   ])('exits 8 after one query if the task %s', async (_, verdict) => {
     const [error, asked] = await fetched(verdict, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);

@@ -34,7 +34,7 @@ async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Pr
     },
   };
   const deps = { objects: () => Promise.resolve(store as ObjectStore) };
-  await videoOrder(videoOf(protocol), wish(more), deps).beforeSending?.();
+  await videoOrder(videoOf(protocol), wish(more), deps).checkBeforePaying?.();
   return asked;
 }
 

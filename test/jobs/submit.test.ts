@@ -492,10 +492,10 @@ describe('a repeated command', () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const name = names.first({ fingerprint: fingerprintOf(orderOf(), deps.gateway) });
-    const beforeSending = async (): Promise<void> => {
+    const checkBeforePaying = async (): Promise<void> => {
       await deps.ledger.claim(name, 'damaged');
     };
-    expect((await run(deps, orderOf({ beforeSending }))).exit).toBe(7);
+    expect((await run(deps, orderOf({ checkBeforePaying }))).exit).toBe(7);
     expect(server.requests).toHaveLength(0);
   });
 
@@ -513,7 +513,7 @@ describe('a repeated command', () => {
 
   it('checks the output before anything is paid for, but not if nothing needs to be paid for', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
+    const order = orderOf({ checkBeforePaying: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
     expect(server.connections).toBe(0);
     await run(await depsFor(server.url, state));

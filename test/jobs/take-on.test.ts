@@ -13,11 +13,11 @@ const exists = new MgwError('output_exists', 'boat.mp4 exists');
 it("a run delivers its key's job if another process has saved the result in the meantime", async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
-  const beforeSending = async (): Promise<void> => {
+  const checkBeforePaying = async (): Promise<void> => {
     await run(other, orderOf({ key: 'boat' }));
     throw exists;
   };
-  const ran = await run(await depsFor(server.url, state, alive), orderOf({ key: 'boat', beforeSending }));
+  const ran = await run(await depsFor(server.url, state, alive), orderOf({ key: 'boat', checkBeforePaying }));
   expect(ran).toMatchObject({ exit: 0, isResumed: true });
   expect(server.requests).toHaveLength(1);
   expect(await jobsOf(other.ledger)).toHaveLength(1);
@@ -32,11 +32,11 @@ it.each([
     const [server, state] = [await httpServer(), freshFolder()];
     const other = await depsFor(server.url, state, alive);
     const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-    const beforeSending = async (): Promise<void> => {
+    const checkBeforePaying = async (): Promise<void> => {
       await (await run(other, orderOf({ goal }))).delivered?.();
       if (isSeen) throw exists;
     };
-    const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
+    const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, checkBeforePaying }));
     const [job] = await jobsOf(other.ledger);
     expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
     expect(server.requests).toHaveLength(1);
@@ -87,7 +87,7 @@ it.each([
 it('a run is refused without a record if another file exists at its output', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
-  const order = orderOf({ key: 'boat', beforeSending: () => Promise.reject(exists) });
+  const order = orderOf({ key: 'boat', checkBeforePaying: () => Promise.reject(exists) });
   expect(await run(deps, order)).toMatchObject({ exit: 10, error: { code: 'output_exists' } });
   expect(server.requests).toHaveLength(0);
   expect(await jobsOf(deps.ledger)).toEqual([]);
@@ -97,11 +97,11 @@ it('a run does not join another run with the same output and a different key', a
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-  const beforeSending = async (): Promise<void> => {
+  const checkBeforePaying = async (): Promise<void> => {
     await (await run(other, orderOf({ goal, key: 'one' }))).delivered?.();
     throw exists;
   };
-  const order = orderOf({ goal, key: 'two', beforeSending });
+  const order = orderOf({ goal, key: 'two', checkBeforePaying });
   expect(await run(await depsFor(server.url, state, alive), order)).toMatchObject({
     exit: 10,
     error: { code: 'output_exists' },
@@ -115,7 +115,7 @@ it('a run that joins an unaccepted run does not check the output, because the ot
   const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];
   const joined: number[] = [];
   first.priceOf = async () => {
-    const order = orderOf({ goal, beforeSending: () => Promise.reject(exists) });
+    const order = orderOf({ goal, checkBeforePaying: () => Promise.reject(exists) });
     joined.push((await run(second, order)).exit);
     return { subject: 'a test' };
   };

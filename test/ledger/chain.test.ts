@@ -32,7 +32,7 @@ function ledgerOf(
       return Promise.resolve(there);
     },
     read: (id) => Promise.resolve(jobs.find((job) => job.id === id)),
-    claimState: (id) => Promise.resolve(fates[id] ?? 'unmade'),
+    claimState: (id) => Promise.resolve(fates[id] ?? 'not-created'),
     ids: () => Promise.resolve(jobs.map(({ id }) => id).reverse()),
   };
   return ledger as Ledger;
@@ -45,8 +45,8 @@ describe("a name's chain of claims", () => {
     of: typeof submission | { fingerprint: string } = submission,
   ): Promise<unknown[]> => {
     const seen: string[] = [];
-    const end = await follow(ledger, of, ({ name, holder: { job }, fate }: Link) => {
-      seen.push(`${name} ${job} ${fate}`);
+    const end = await follow(ledger, of, ({ name, holder: { job }, claimState }: Link) => {
+      seen.push(`${name} ${job} ${claimState}`);
       return job === last;
     });
     return [...seen, end];
@@ -98,9 +98,9 @@ describe("a name's chain of claims", () => {
     let looks = 0;
     const ledger = {
       read: () => Promise.resolve((looks += 1) > 1 ? jobOf('j1') : undefined),
-      claimState: () => Promise.resolve('there'),
+      claimState: () => Promise.resolve('exists'),
     } as Partial<Ledger> as Ledger;
-    expect(await findJobById(ledger, 'j1')).toMatchObject({ fate: 'there', job: { id: 'j1' } });
+    expect(await findJobById(ledger, 'j1')).toMatchObject({ claimState: 'exists', job: { id: 'j1' } });
   });
 });
 

@@ -49,7 +49,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('can be created only once, even after it is removed, and never exists under an invalid id', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
-      expect(await ledger.claimState(id)).toBe('there');
+      expect(await ledger.claimState(id)).toBe('exists');
       await ledger.remove(id);
       expect([await ledger.read(id), await ledger.claimState(id)]).toEqual([undefined, 'removed']);
       expect(await ledger.ids()).toEqual([]);
@@ -141,7 +141,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect((await ledger.listed()).slice()).toEqual([other, id]);
       expect([await ledger.read(other), await ledger.claimState(other)]).toMatchObject([
         { handle: 'task_1' },
-        'there',
+        'exists',
       ]);
       expect(await ledger.ids()).toEqual([other, id]);
       await ledger.append(other, { type: 'accepted', handle: 'again' });
@@ -150,14 +150,14 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('cannot be created once its id is forbidden, and its id cannot be forbidden once the job exists', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
-      expect(await ledger.claimState(other)).toBe('unmade');
+      expect(await ledger.claimState(other)).toBe('not-created');
       expect([await ledger.forbid(other), await ledger.forbid(other), await ledger.forbid(id)]).toEqual([
         true,
         true,
         false,
       ]);
       expect(await (await open()).create(other, [prepared])).toBe(false);
-      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual(['removed', 'there']);
+      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual(['removed', 'exists']);
       expect(await ledger.ids()).toEqual([id]);
     });
 

@@ -449,7 +449,7 @@ it("a link in place of a job's record does not mean that the job was removed, ev
   const link = '/'.padEnd(statSync(path).size, 'x');
   rmSync(path);
   symlinkSync(link, path);
-  expect(await ledger.claimState(id)).toBe('there');
+  expect(await ledger.claimState(id)).toBe('exists');
 });
 
 describe('an index', () => {
@@ -476,9 +476,9 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     const [path, aside] = [join(state, 'jobs', `${id}.jsonl`), join(state, 'aside')];
     renameSync(path, aside);
-    const fate = ledger.claimState(id);
+    const claimState = ledger.claimState(id);
     renameSync(aside, path);
-    expect(await fate).toBe('there');
+    expect(await claimState).toBe('exists');
   });
 
   it.each<[string, (log: string, count: string) => void]>([

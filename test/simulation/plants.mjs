@@ -45,8 +45,8 @@ export const plants = {
     ],
     [
       'ledger/file-ledger.ts',
-      'const fate = recordedState();',
-      "const fate = (await index.removed()).has(id) ? 'removed' : recordedState();",
+      'const recorded = recordedState();',
+      "const recorded = (await index.removed()).has(id) ? 'removed' : recordedState();",
     ],
   ],
   'resubmit-elsewhere': [

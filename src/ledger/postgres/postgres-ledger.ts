@@ -134,8 +134,8 @@ function removalIn(
     // Read the claim first, so that a job that is created and sent in between is found and not reported as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
-    if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
-    return isSent ? 'lost' : 'unmade';
+    if (row !== undefined) return row.state === 'removed' ? 'removed' : 'exists';
+    return isSent ? 'lost' : 'not-created';
   };
   return {
     claimState,

@@ -24,8 +24,8 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   if (verdict !== undefined) return blockedObservation(reply, verdict);
   if (reportsError(body)) return judgeFailedQuery(reply);
   // A successful envelope without data means that the task was just created.
-  const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
-  return { ...inconclusive(reply, 'task status'), ...(isWell && { isWell }) };
+  const hasNoStateYet = isObject(body) && body['data'] === null && body['code'] !== undefined;
+  return { ...inconclusive(reply, 'task status'), ...(hasNoStateYet && { hasNoStateYet }) };
 }
 
 // Returns the observation of a task that failed because its content was refused. In this case, Jimeng sends a code

@@ -140,9 +140,9 @@ describe('responses without a state', () => {
   });
 
   it('are not reported as an error if the envelope reports success and contains no data', () => {
-    expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
+    expect(read({ code: 'success', message: '', data: null })).toMatchObject({ hasNoStateYet: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
-      expect(read(other)).not.toHaveProperty('isWell');
+      expect(read(other)).not.toHaveProperty('hasNoStateYet');
   });
 });
 
