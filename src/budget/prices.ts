@@ -217,9 +217,7 @@ function isSame(bodyValue: Json, value: Json): boolean {
 function isSameResolution(field: string, bodyValue: Json, value: Json): boolean {
   if (!/resolution$/i.test(field)) return false;
   const [requested, priced] = [bodyValue, value].map((each) => shortSides(plainText(each)));
-  return (
-    requested !== undefined && priced !== undefined && requested[0] <= priced[1] && priced[0] <= requested[1]
-  );
+  return requested !== undefined && String(requested) === String(priced);
 }
 
 function plainText(value: Json): string {

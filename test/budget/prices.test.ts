@@ -110,16 +110,11 @@ describe("a body's maximum cost", () => {
   });
 
   it('applies the rate of a resolution to its other spellings', () => {
-    const price = 'second=1; resolution=1080p: second=3; resolution=4K: second=9';
+    const price = 'second=1; resolution=1080p: second=3; resolution=2K: second=5; resolution=4K: second=9';
     const costOf = (resolution: string): string | undefined =>
       cost('a', price, a({ resolution, durationSeconds: 1 }));
-    expect(['1920x1080', '1080P', '2160p', '3840x2160', '720p'].map(costOf)).toEqual([
-      '3',
-      '3',
-      '9',
-      '9',
-      '1',
-    ]);
+    const resolutions = ['1920x1080', '1080P', '2k', '2160p', '3840x2160', '720p'];
+    expect(resolutions.map(costOf)).toEqual(['3', '3', '5', '9', '9', '1']);
   });
 
   it("uses the price's default length if a request has no length", () => {
