@@ -172,6 +172,7 @@ export function openObjectStore(
 ): ObjectStore {
   const clients = new Map<string, Promise<S3Client>>();
   const openClients = new Set<S3Client>();
+  const existingBuckets = new Set<string>();
   const objectAt = async (url: string): Promise<S3Object> => {
     const { bucket, key } = parseObjectUrl(url);
     const opening = clients.get(bucket) ?? S3Client.open(bucket, endpoint, env, deps);
@@ -189,7 +190,9 @@ export function openObjectStore(
       const object = await objectAt(url);
       const { exists } = await object.find();
       if (exists && !force) throw object.existsError('no');
-      if (!exists) await object.checkBucket();
+      const { bucket } = parseObjectUrl(url);
+      if (!exists && !existingBuckets.has(bucket)) await object.checkBucket();
+      existingBuckets.add(bucket);
     },
     has: async (url, file) => (await objectAt(url)).has(file),
     put: async (url, file, options) => (await objectAt(url)).put(file, options),

@@ -280,7 +280,6 @@ describe('a file saved as an object', () => {
 
   test('is refused before anything is paid for if its bucket does not exist', async () => {
     const { store, objects } = await scene();
-    await objects.checkFree(url, false);
     store.faults.push(
       on('HEAD', path, status(404)),
       on('GET', path, status(404, '<Error><Code>NoSuchBucket</Code></Error>')),
@@ -290,6 +289,10 @@ describe('a file saved as an object', () => {
       charged: 'no',
       exitCode: 10,
     });
+    await objects.checkFree(url, false);
+    const before = store.calls.length;
+    await objects.checkFree(url, false);
+    expect(store.calls.slice(before)).toEqual([`HEAD ${path} 404`]);
   });
 
   test('is saved without aborting an upload that another program started earlier', async () => {
