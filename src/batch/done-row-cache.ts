@@ -7,6 +7,7 @@ import type { Job } from '../job.ts';
 import { tryParseJson } from '../json.ts';
 import { findKey, keyOfRetry } from '../jobs/ref.ts';
 import { type OutputPlace, pathExists } from '../jobs/output.ts';
+import { strictError } from '../jobs/receipt.ts';
 import { checkedLine, textOfLine } from '../ledger/event-log.ts';
 import { readBytes } from '../ledger/durable-file.ts';
 import { removeFile } from '../files/whole-file.ts';
@@ -141,8 +142,8 @@ export async function rememberRow(
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // Does not cache a row whose file differs from the request, because a run with --strict must read its job.
-  if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
+  // Does not cache a row whose result differs from the request, because a run with --strict must read its job.
+  if (strictError(job, job.files) !== undefined) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
   const cached = {

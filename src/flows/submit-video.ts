@@ -118,11 +118,9 @@ export async function payAndDeliver(
         await checkSidecarsFree(target, fileCount(accepted, protocol), options.force, 'yes');
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
-      if (options.sidecar) {
-        const latest = await runDeps.ledger.read(accepted.id);
-        await writeSidecars(latest ?? accepted, files, version, options.force);
-      }
-      if (options.strict) checkReceipts(accepted, files, runDeps.note);
+      const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;
+      if (options.sidecar) await writeSidecars(latest, files, version, options.force);
+      if (options.strict) checkReceipts(latest, files, runDeps.note);
       return { files, isResumed };
     });
     return { job, ...value, delivered };

@@ -6,6 +6,7 @@ import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import { videoCount, type Protocol } from '../protocols/protocol.ts';
 import { requestedValue, promptOf } from '../protocols/requested-value.ts';
+import { findProtocol } from '../protocols/registry.ts';
 import {
   outputPath,
   outputPlace,
@@ -93,9 +94,21 @@ export function withTargets<Item extends FetchItem>(
 }
 
 /** Returns the number of a job's files according to its record; 1 for speech, which has no protocol. */
-export function fileCount({ request, record }: Job, protocol: Protocol | undefined): number {
-  const requestedCount = protocol && isObject(request) ? videoCount(protocol, request) : 1;
-  return Math.max(requestedCount, record.results ?? 0);
+export function fileCount(job: Job, protocol: Protocol | undefined): number {
+  return Math.max(requestedCount(job, protocol), job.record.results ?? 0);
+}
+
+/** Returns the number of files that a job's submission requested; 1 for speech, which has no protocol. */
+export function requestedCount({ request }: Pick<Job, 'request'>, protocol: Protocol | undefined): number {
+  return protocol !== undefined && isObject(request) ? videoCount(protocol, request) : 1;
+}
+
+/** Says how many videos the gateway returned if it returned fewer than were requested; otherwise undefined. */
+export function missingText(job: Job): string | undefined {
+  const requested = requestedCount(job, findProtocol(job.protocol));
+  const { results = requested } = job.record;
+  if (job.state !== 'succeeded' || results >= requested) return undefined;
+  return `${requested} videos were requested; the gateway returned ${results}.`;
 }
 
 /** Creates the folders for `count` files whose names mgw chose. @throws MgwError('local_io') if that fails. */

@@ -8,15 +8,15 @@ import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput } from '../files/publish.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
-import { isObject } from '../json.ts';
 import { isFolder, makeTempFolder } from '../files/make-folder.ts';
-import { videoCount, type Protocol } from '../protocols/protocol.ts';
+import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './order.ts';
 import { fetchCommand, isLoss } from './errors.ts';
 import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
 import { mismatchText } from './receipt.ts';
+import { requestedCount } from './fetch-place.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { isSameOutput, pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
@@ -176,7 +176,7 @@ async function saveAll(
   // A later response may list fewer results than the first one. The missing results were paid for too.
   const count = Math.max(observation.results.length, job.record.results ?? 0);
   const paths = pathsAt(target.path, count, requested);
-  if (paths.length < requested)
+  if (paths.length < requested && options.strict !== true)
     deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
   const isNumbered = Math.max(paths.length, requested) > 1;
   const files: JobFile[] = [];
@@ -199,11 +199,6 @@ async function saveAll(
 function withCount(error: MgwError, saved: number, count: number): MgwError {
   if (count > 1) error.message = `${saved} of ${count} files are saved. ${error.message}`;
   return error;
-}
-
-// Returns the number of files that the submission requested, according to its record.
-function requestedCount({ request }: Job, protocol: Protocol): number {
-  return isObject(request) ? videoCount(protocol, request) : 1;
 }
 
 /** Returns a job's files at the given target if an earlier run saved all of them and all are intact. */

@@ -8,6 +8,7 @@ import { originsIn } from '../media/provenance.ts';
 import { requestedValue, ratioOf, shortSides } from '../protocols/requested-value.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { showCommand } from './errors.ts';
+import { missingText } from './fetch-place.ts';
 import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { syncFolder } from '../files/make-folder.ts';
@@ -173,19 +174,22 @@ function nameOf({ path }: Pick<JobFile, 'path'>): string {
   return path === '-' ? 'The video' : basename(path);
 }
 
-/** Returns the error for `--strict` (exit 9, with the files saved); undefined if no file differs from its request. */
+/** Returns the error for `--strict` (exit 9, with the files saved); undefined if no file differs or is missing. */
 export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
-  if (differing.length === 0) return undefined;
+  const missing = missingText(job);
+  if (differing.length === 0 && missing === undefined) return undefined;
   const paidText = differing.some(({ path }) => path === '-')
     ? 'It was paid for.'
     : 'The file is kept; the video was paid for.';
-  const text = `${differing.map(mismatchText).join(' ')} ${paidText}`;
+  const text = [...differing.map(mismatchText), ...(missing === undefined ? [] : [missing]), paidText].join(
+    ' ',
+  );
   return new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
 }
 
 /**
- * Checks that no file differs from its request, as `--strict` requires.
+ * Checks that no file differs from its request, and none is missing, as `--strict` requires.
  * @param note called for each file that cannot be measured
  * @throws what {@link strictError} returns.
  */

@@ -136,6 +136,35 @@ describe('submit -o', () => {
   );
 });
 
+describe('with --strict,', () => {
+  const missing = '2 videos were requested; the gateway returned 1.';
+  beforeEach(() => {
+    finish = () => partlyFiltered(gateway);
+  });
+
+  it('fewer videos than requested lead to exit 9 each time, and are paid for once', async () => {
+    const first = await user.run([...submit, '--sample-count', '2', '-o', 'clip.mp4', '--strict', ...fast]);
+    expect(first.code, first.stderr).toBe(9);
+    expect(first.stderr.split(missing)).toHaveLength(2);
+    const again = await user.run(['jobs', 'fetch', '@last', '-o', 'copy.mp4', '--strict', ...fast]);
+    expect([again.code, again.stderr.includes(missing)]).toEqual([9, true]);
+    expect(gateway.submissions).toHaveLength(1);
+  });
+
+  it('a batch with fewer videos than requested exits with 11 each time, and pays once', async () => {
+    writeFileSync(
+      join(user.cwd, 'm.csv'),
+      'protocol,model,duration,resolution,audio,sample-count,prompt\na,video-a,8,720p,true,2,a boat\n',
+    );
+    const output = ['-o', join(user.cwd, '{id}.{ext}')];
+    for (const run of ['first', 'second']) {
+      const { code, stderr } = await user.run(['batch', 'run', 'm.csv', ...output, '--strict', ...fast]);
+      expect([code, stderr.includes(missing)], `${run}: ${stderr}`).toEqual([11, true]);
+    }
+    expect(gateway.submissions).toHaveLength(1);
+  });
+});
+
 function partlyFiltered(from: FaultGateway): { parameters: string[]; response?: unknown } {
   const rai = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['a face'] };
   return { parameters: ['--sample-count', '2'], ...generated([{ uri: `${from.url}/files/0` }], rai) };

@@ -25,6 +25,7 @@ import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../deci
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { commandWithGlobals, withBudget } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
+import { missingText } from '../../jobs/fetch-place.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
@@ -129,7 +130,7 @@ export class BatchReport {
 
   /** Returns a row's line for the `--results` file. */
   resultLine({ planned, job, files, ...end }: RowEnd, state: RowState): Record<string, unknown> {
-    const error = end.error ?? this.#strictError(job, files);
+    const error = end.error ?? (this.#isStrict && job ? strictError(job, files) : undefined);
     return {
       ...rowView({ ...planned, state }),
       exit_code: error?.exitCode ?? exitCodes.ok,
@@ -140,9 +141,10 @@ export class BatchReport {
   }
 
   /** Returns the log line of a row that has ended. */
-  logLine({ planned, files, error }: RowEnd, state: RowState): string {
+  logLine({ planned, job, files, error }: RowEnd, state: RowState): string {
+    const missing = this.#isStrict && job !== undefined ? missingText(job) : undefined;
     const fileTexts = files.map((file) => [file.path, ...mismatchTexts(file)].join(', '));
-    const text = error === undefined ? fileTexts.join(', ') : failureText(error);
+    const text = error === undefined ? fileTexts.concat(missing ?? []).join(', ') : failureText(error);
     return printableLine(`${labelOf(planned)} ${state}: ${text}`, 500);
   }
 
@@ -213,7 +215,7 @@ export class BatchReport {
         }),
       exitCode: exitCode === exitCodes.ok && unfinished.length > 0 ? exitCodes.partial : exitCode,
       ...(this.#isStrict &&
-        unfinished.length === this.#differing &&
+        unfinished.every(({ state }) => state === 'done') &&
         exitCode === exitCodes.ok && { partialText: 'Some results differ from their requests.' }),
     };
   }
@@ -229,14 +231,11 @@ export class BatchReport {
 
   // A row that is paid for and saved is done even if its file differs from the request: no run pays for it again.
   #checkFiles(planned: PlannedRow, job: Job | undefined, files: readonly JobFile[], isShown: boolean): void {
-    if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
-    const error = this.#strictError(job, files);
+    const error = job && strictError(job, files);
     if (job === undefined || error === undefined) return;
-    this.#addRow(planned, { state: 'done', reason: error.message, next: showCommand(job), isShown });
-  }
-
-  #strictError(job: Job | undefined, files: readonly JobFile[]): MgwError | undefined {
-    return this.#isStrict && job !== undefined ? strictError(job, files) : undefined;
+    this.#differing += 1;
+    const details = { reason: error.message, next: showCommand(job), isShown };
+    if (this.#isStrict) this.#addRow(planned, { state: 'done', ...details });
   }
 
   // Suggests a limit that covers the rows over the budget and the rows not started.
