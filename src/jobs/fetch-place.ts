@@ -5,8 +5,7 @@ import { makeFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import { videoCount, type Protocol } from '../protocols/protocol.ts';
-import { requestedValue, promptOf } from '../protocols/requested-value.ts';
-import { findProtocol } from '../protocols/registry.ts';
+import { requestedValue, requestedVideos, promptOf } from '../protocols/requested-value.ts';
 import {
   outputPath,
   outputPlace,
@@ -105,7 +104,7 @@ export function requestedCount({ request }: Pick<Job, 'request'>, protocol: Prot
 
 /** Says how many videos the gateway returned if it returned fewer than were requested; otherwise undefined. */
 export function missingText(job: Job): string | undefined {
-  const requested = requestedCount(job, findProtocol(job.protocol));
+  const requested = requestedVideos(job);
   const { results = requested } = job.record;
   if (job.state !== 'succeeded' || results >= requested) return undefined;
   return `${requested} videos were requested; the gateway returned ${results}.`;

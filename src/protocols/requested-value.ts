@@ -1,6 +1,7 @@
 import type { Job } from '../job.ts';
-import { at, type Json } from '../json.ts';
+import { at, isObject, type Json } from '../json.ts';
 import { longName } from './compose.ts';
+import { videoCount } from './protocol.ts';
 import { findProtocol } from './registry.ts';
 
 type Request = Pick<Job, 'protocol' | 'request'>;
@@ -45,6 +46,12 @@ export function ratioOf(text: string): number | undefined {
 export function sizeOf(job: Request): string {
   const parts = ['duration', 'resolution', 'sample-count'].map((name) => requestedValue(job, name) ?? '');
   return parts.map((part) => JSON.stringify(part)).join(' ');
+}
+
+/** Returns the number of videos that a job's request asks for; 1 for speech. */
+export function requestedVideos({ protocol, request }: Request): number {
+  const found = findProtocol(protocol);
+  return found !== undefined && isObject(request) ? videoCount(found, request) : 1;
 }
 
 /** Returns a job's prompt or, for speech, its text; undefined if the job's record contains neither. */
