@@ -82,7 +82,7 @@ export async function deliver(
     if (target === undefined || target.kind === 'stdout') throw error;
     // The job has failed, so partial files of earlier runs will never be completed.
     if (error.exitCode === exitCodes.failed)
-      await removeJobLeftovers(job, pathsAt(target.path, 1, fileCount(job, protocol)), deps);
+      await removeJobLeftovers(job, pathsAt(target.path, 1, fileCount(job)), deps);
     const next = nextForOutput(error, job, target.path);
     throw next === undefined ? error : error.with({ next });
   } finally {
@@ -106,7 +106,7 @@ async function deliverToBucket(
     finishedJob = (await deps.ledger.read(job.id)) ?? job;
     saveHooks = { ...hooks, isResumed: true, onAccepted: undefined, onUpdate: undefined };
   }
-  const output = { url, requested: fileCount(finishedJob, protocol) };
+  const output = { url, requested: fileCount(finishedJob) };
   return deliverToObjects(finishedJob, output, options, deps, (path, savedFiles, ownDeps) => {
     const ownOptions = { ...options, target: { kind: 'file', path }, savedFiles, force: true } as const;
     return deliver(finishedJob, protocol, ownOptions, ownDeps, saveHooks);
@@ -134,7 +134,7 @@ async function waitAndSave(
     onUpdate,
   };
   if (target !== undefined) {
-    if (isResumed) await checkBeforeWait(job, target, fileCount(job, protocol), force, deps);
+    if (isResumed) await checkBeforeWait(job, target, fileCount(job), force, deps);
     const { key, trustedOrigins } = deps;
     const saveOptions = {
       target,

@@ -123,7 +123,7 @@ async function lastJobError(ledger: Ledger, ref: string, flag: string): Promise<
  * video. The others have the names that earlier versions of mgw gave it. Does not access any file.
  */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
-  const count = fileCount(job, protocolOf(job));
+  const count = fileCount(job);
   const files = filesOfSample(job, [...job.record.firstFiles, ...job.files], part.index, count);
   const byHash = new Map(files.map((file) => [file.sha256, file]));
   return [...byHash.values()].map((file) => assetOf(session, job, part, file));
@@ -158,7 +158,7 @@ function assetOf(session: Session, job: Job, part: Part, { sha256 }: JobFile): E
 // Returns the number of videos that a job has. Throws if the job is speech, or has no video with the given number.
 function checkedCount(job: Job, { index, label }: Part): number {
   if (job.protocol === 'tts') throw usageError(`${label}: ${job.id} is speech, not a video.`);
-  const count = fileCount(job, protocolOf(job));
+  const count = fileCount(job);
   if (index >= 1 && index <= count) return count;
   throw usageError(`${label}: ${job.id} has only ${counted(count, 'video')}.`);
 }
@@ -167,7 +167,7 @@ function checkedCount(job: Job, { index, label }: Part): number {
 async function checkFiles({ checkFile }: Session, job: Job, { label }: Part): Promise<void> {
   if (checkFile === undefined) return;
   const output = goalOutput(job);
-  const outputs = output === undefined ? [] : pathsAt(output, fileCount(job, protocolOf(job)));
+  const outputs = output === undefined ? [] : pathsAt(output, fileCount(job));
   for (const path of [...job.files.map((file) => file.path), ...outputs])
     if (!isObjectUrl(path)) await checkFile(path, label);
 }

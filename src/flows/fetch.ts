@@ -103,7 +103,7 @@ export async function planFetches(
   const jobs = [...foundJobs.values()].map((each, index) => ({
     ...each,
     index: index + 1,
-    count: fileCount(each.job, each.protocol),
+    count: fileCount(each.job),
   }));
   for (const each of withTargets(place, jobs)) plan.set(each.ref, { ...each, place });
   return plan;
@@ -134,7 +134,7 @@ export async function fetch(
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
-  await makeFoldersOf(place, target, fileCount(job, protocol));
+  await makeFoldersOf(place, target, fileCount(job));
   if (protocol === undefined) {
     const file = target.kind === 'stdout' ? target : { ...target, path: numberedPath(target.path, 0, 1) };
     return savedSpeech(job, file, { force, deadline, mark }, deps, hooks.stdout);

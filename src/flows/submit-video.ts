@@ -112,10 +112,10 @@ export async function payAndDeliver(
     const { job, value, delivered } = await inRun(order.goal, deps, begin, async (begunJob, runDeps) => {
       const { job: submitted, isResumed } = await submit(begunJob, order, runDeps);
       accepted = submitted;
-      const target = await targetFor(accepted, fileCount(accepted, protocol), options);
+      const target = await targetFor(accepted, fileCount(accepted), options);
       // The check before the payment does not cover a resumed job.
       if (options.sidecar && target !== undefined)
-        await checkSidecarsFree(target, fileCount(accepted, protocol), options.force, 'yes');
+        await checkSidecarsFree(target, fileCount(accepted), options.force, 'yes');
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
       const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;

@@ -11,7 +11,6 @@ import { printable } from '../printable.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { filesOfSample } from '../jobs/output.ts';
-import { findProtocol } from '../protocols/registry.ts';
 import { frameNamesIn, requestedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 import { mediaTypes } from './files.ts';
@@ -61,7 +60,7 @@ async function findFrameRefs(
   for (const id of await ledger.ids()) {
     const source = await ledger.read(id);
     if (source === undefined || source.record.firstFiles.length === 0) continue;
-    const count = fileCount(source, findProtocol(source.protocol));
+    const count = fileCount(source);
     for (let number = 1; number <= count; number += 1) {
       const [file] = filesOfSample(source, source.record.firstFiles, number, count);
       for (const place of ['first', 'last'])

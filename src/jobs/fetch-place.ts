@@ -3,8 +3,7 @@ import { dirname, extname } from 'node:path';
 import { messageOf, usageError, localError } from '../errors.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
-import { at, isObject, type Json } from '../json.ts';
-import { videoCount, type Protocol } from '../protocols/protocol.ts';
+import { at, type Json } from '../json.ts';
 import { requestedValue, requestedVideos, promptOf } from '../protocols/requested-value.ts';
 import {
   outputPath,
@@ -93,13 +92,8 @@ export function withTargets<Item extends FetchItem>(
 }
 
 /** Returns the number of a job's files according to its record; 1 for speech, which has no protocol. */
-export function fileCount(job: Job, protocol: Protocol | undefined): number {
-  return Math.max(requestedCount(job, protocol), job.record.results ?? 0);
-}
-
-/** Returns the number of files that a job's submission requested; 1 for speech, which has no protocol. */
-export function requestedCount({ request }: Pick<Job, 'request'>, protocol: Protocol | undefined): number {
-  return protocol !== undefined && isObject(request) ? videoCount(protocol, request) : 1;
+export function fileCount(job: Job): number {
+  return Math.max(requestedVideos(job), job.record.results ?? 0);
 }
 
 /** Says how many videos the gateway returned if it returned fewer than were requested; otherwise undefined. */

@@ -16,7 +16,7 @@ import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-o
 import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
 import { mismatchText } from './receipt.ts';
-import { requestedCount } from './fetch-place.ts';
+import { requestedVideos } from '../protocols/requested-value.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { isSameOutput, pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
@@ -76,7 +76,7 @@ export async function fetchResults(
 ): Promise<JobFile[]> {
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
-  checkOneForStdout(job.record.results ?? requestedCount(job, protocol), job);
+  checkOneForStdout(job.record.results ?? requestedVideos(job), job);
   if (options.mark) deps.note(stdoutText);
   const tempFolder = makeTempFolder(tempPrefix, 'yes');
   try {
@@ -120,13 +120,13 @@ async function fetchTo(
   deps: JobDeps,
   options: FetchOptions,
 ): Promise<JobFile[]> {
-  const savedFiles = await findSavedFiles(job, protocol, target);
+  const savedFiles = await findSavedFiles(job, target);
   if (savedFiles !== undefined) {
     if (options.mark && savedFiles.some(({ provenance }) => !provenance?.includes('xmp')))
       deps.note(savedText);
     return withoutLeftovers(savedFiles, job, deps);
   }
-  const [path = ''] = pathsAt(target.path, 1, requestedCount(job, protocol));
+  const [path = ''] = pathsAt(target.path, 1, requestedVideos(job));
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {
     const identity = identityOf(job, place.index);
@@ -147,7 +147,7 @@ async function fetchTo(
     // If two processes fetch one job, the second waits and then finds the file.
     await lock({ path, index: 0 });
     const latest = (await deps.ledger.read(job.id)) ?? watchedJob.job;
-    const savedByOther = await findSavedFiles(latest, protocol, target);
+    const savedByOther = await findSavedFiles(latest, target);
     files =
       savedByOther ??
       (await saveAll(target, { ...watchedJob, job: latest }, protocol, deps, { ...options, inline, lock }));
@@ -172,7 +172,7 @@ async function saveAll(
   options: Parameters<typeof saveResult>[4] & Pick<FetchOptions, 'savedFiles'>,
 ): Promise<JobFile[]> {
   const { observation, job } = watchedJob;
-  const requested = requestedCount(job, protocol);
+  const requested = requestedVideos(job);
   // A later response may list fewer results than the first one. The missing results were paid for too.
   const count = Math.max(observation.results.length, job.record.results ?? 0);
   const paths = pathsAt(target.path, count, requested);
@@ -202,13 +202,9 @@ function withCount(error: MgwError, saved: number, count: number): MgwError {
 }
 
 /** Returns a job's files at the given target if an earlier run saved all of them and all are intact. */
-async function findSavedFiles(
-  job: Job,
-  protocol: Protocol,
-  target: FileTarget,
-): Promise<JobFile[] | undefined> {
+async function findSavedFiles(job: Job, target: FileTarget): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
-  const paths = pathsAt(target.path, job.record.results ?? 0, requestedCount(job, protocol));
+  const paths = pathsAt(target.path, job.record.results ?? 0, requestedVideos(job));
   const files = paths.map((path) => {
     const file = job.files.findLast((each) => isSameOutput(each.path, path));
     return file && { ...file, path };

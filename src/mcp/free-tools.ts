@@ -229,7 +229,7 @@ async function fetchJob(
   const [planned] = (await planFetches([ref], target, deps, ['jobs', 'fetch'])).values();
   if (planned === undefined || 'error' in planned) throw planned?.error ?? usageError(`No such job: ${ref}.`);
   if (planned.target.kind !== 'stdout')
-    for (const each of pathsAt(planned.target.path, fileCount(planned.job, planned.protocol)))
+    for (const each of pathsAt(planned.target.path, fileCount(planned.job)))
       await tools.root.file(each, 'output');
   try {
     const onUpdate = ({ id, state }: Job): void => call.reportProgress(`${id} ${state}`);
