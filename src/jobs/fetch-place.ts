@@ -4,7 +4,7 @@ import { messageOf, usageError, localError } from '../errors.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { at, type Json } from '../json.ts';
-import { requestedValue, requestedVideos, promptOf } from '../protocols/requested-value.ts';
+import { requestedValue, requestedVideos, missingVideos, promptOf } from '../protocols/requested-value.ts';
 import {
   outputPath,
   outputPlace,
@@ -98,10 +98,11 @@ export function fileCount(job: Job): number {
 
 /** Says how many videos the gateway returned if it returned fewer than were requested; otherwise undefined. */
 export function missingText(job: Job): string | undefined {
+  const missing = missingVideos(job);
   const requested = requestedVideos(job);
-  const { results = requested } = job.record;
-  if (job.state !== 'succeeded' || results >= requested) return undefined;
-  return `${requested} videos were requested; the gateway returned ${results}.`;
+  return missing === 0
+    ? undefined
+    : `${requested} videos were requested; the gateway returned ${requested - missing}.`;
 }
 
 /** Creates the folders for `count` files whose names mgw chose. @throws MgwError('local_io') if that fails. */

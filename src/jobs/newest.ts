@@ -1,9 +1,8 @@
 import type { Job } from '../job.ts';
 import { type Ids, timeOf } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { strictError } from './receipt.ts';
 import { shownState } from './reconcile.ts';
-import { sizeOf } from '../protocols/requested-value.ts';
+import { missingVideos, sizeOf } from '../protocols/requested-value.ts';
 
 /** The filters of a job list. A job must match all of them. */
 export interface JobFilter {
@@ -79,7 +78,8 @@ function matchesFilter(
   if (protocol !== undefined && job.protocol !== protocol) return false;
   if (model !== undefined && !model.includes(job.model ?? '')) return false;
   if (since !== undefined && job.created_at < since) return false;
-  if (mismatched && strictError(job, job.files) === undefined) return false;
+  const hasMismatch = job.files.some(({ mismatches }) => mismatches !== undefined);
+  if (mismatched && !hasMismatch && missingVideos(job) === 0) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => matchesKey(job.key, pattern))) return false;
   return state === undefined || state.includes(shownState(job));

@@ -54,6 +54,12 @@ export function requestedVideos({ protocol, request }: Request): number {
   return found !== undefined && isObject(request) ? videoCount(found, request) : 1;
 }
 
+/** Returns how many of the requested videos the gateway did not return for a job that has succeeded. */
+export function missingVideos(job: Request & Pick<Job, 'state' | 'record'>): number {
+  const { results } = job.record;
+  return job.state === 'succeeded' && results !== undefined ? Math.max(0, requestedVideos(job) - results) : 0;
+}
+
 /** Returns a job's prompt or, for speech, its text; undefined if the job's record contains neither. */
 export function promptOf(job: Request): string | undefined {
   const prompt = requestedValue(job, 'prompt');

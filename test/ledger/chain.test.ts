@@ -55,7 +55,7 @@ describe("a name's chain of claims", () => {
 
   it('leads from job to job to the first free name, or to the requested job', async () => {
     const ledger = ledgerOf(claims, [jobOf('j2')], { j1: 'removed', j3: 'lost' });
-    const links = ['key.k j1 removed', 'take.j1 j2 there', 'take.j2 j3 lost'];
+    const links = ['key.k j1 removed', 'take.j1 j2 exists', 'take.j2 j3 lost'];
     expect(await walk(ledger)).toEqual([...links, { name: 'take.j3', isFree: true }]);
     expect(await walk(ledger, 'j2')).toEqual([...links.slice(0, 2), undefined]);
     expect(await walk(ledgerOf({}))).toEqual([{ name: 'key.k', isFree: true }]);
@@ -66,8 +66,8 @@ describe("a name's chain of claims", () => {
     const damaged = { ...claims, 'take.j1': '', 'take.j2': 'nonsense' };
     const ledger = ledgerOf(damaged, jobs);
     expect(await walk(ledger)).toEqual([
-      'key.k j1 there',
-      'take.j1 j2 there',
+      'key.k j1 exists',
+      'take.j1 j2 exists',
       { name: 'take.j2', isFree: false },
     ]);
     const takes = { 'take.f': '' };
@@ -77,19 +77,19 @@ describe("a name's chain of claims", () => {
     });
     const others = [unnamed('j1', 'g'), unnamed('j2', 'f'), unnamed('j3', 'f')];
     expect(await walk(ledgerOf(takes, others), 'j2', { fingerprint: 'f' })).toEqual([
-      'take.f j2 there',
+      'take.f j2 exists',
       undefined,
     ]);
     expect(await walk(ledgerOf(takes, [jobOf('j1')]), 'j1', { fingerprint: 'f' })).toEqual([
       { name: 'take.f', isFree: false },
     ]);
     expect(await walk(ledgerOf({ 'key.k': '' }, [jobOf('j1', { fingerprint: 'g' })]), 'j1')).toEqual([
-      'key.k j1 there',
+      'key.k j1 exists',
       undefined,
     ]);
     const ids = (): Promise<string[]> => Promise.resolve(['j1', 'removed']);
     expect(await walk({ ...ledgerOf({ 'key.k': '' }, [jobOf('j1')]), ids }, 'j1')).toEqual([
-      'key.k j1 there',
+      'key.k j1 exists',
       undefined,
     ]);
   });
