@@ -162,8 +162,8 @@ export async function deliverFound(
   const goal = goalOf(command, options.ask, options.target);
   const run = await inRun(goal, deps, onExisting(job, deps), async (existing, runDeps) => {
     const files = await deliver(existing, protocol, options, runDeps, { ...hooks, isResumed: true });
-    const latest = (await runDeps.ledger.read(existing.id)) ?? existing;
-    if (options.strict) checkReceipts(latest, files, runDeps.note);
+    if (options.strict)
+      checkReceipts((await runDeps.ledger.read(existing.id)) ?? existing, files, runDeps.note);
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;

@@ -118,9 +118,11 @@ export async function payAndDeliver(
         await checkSidecarsFree(target, fileCount(accepted), options.force, 'yes');
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
-      const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;
-      if (options.sidecar) await writeSidecars(latest, files, version, options.force);
-      if (options.strict) checkReceipts(latest, files, runDeps.note);
+      if (options.sidecar || options.strict) {
+        const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;
+        if (options.sidecar) await writeSidecars(latest, files, version, options.force);
+        if (options.strict) checkReceipts(latest, files, runDeps.note);
+      }
       return { files, isResumed };
     });
     return { job, ...value, delivered };

@@ -98,11 +98,14 @@ export function fileCount(job: Job): number {
 
 /** Says how many videos the gateway returned if it returned fewer than were requested; otherwise undefined. */
 export function missingText(job: Job): string | undefined {
-  const missing = missingVideos(job);
   const requested = requestedVideos(job);
-  return missing === 0
-    ? undefined
-    : `${requested} videos were requested; the gateway returned ${requested - missing}.`;
+  const missing = missingVideos(job);
+  return missing === 0 ? undefined : countsText(requested, requested - missing);
+}
+
+/** Compares the number of requested videos with that of the videos that the gateway returned. */
+export function countsText(requested: number, returned: number): string {
+  return `${requested} videos were requested; the gateway returned ${returned}.`;
 }
 
 /** Creates the folders for `count` files whose names mgw chose. @throws MgwError('local_io') if that fails. */

@@ -17,6 +17,7 @@ import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
 import { mismatchText } from './receipt.ts';
 import { requestedVideos } from '../protocols/requested-value.ts';
+import { countsText } from './fetch-place.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { isSameOutput, pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
@@ -176,8 +177,7 @@ async function saveAll(
   // A later response may list fewer results than the first one. The missing results were paid for too.
   const count = Math.max(observation.results.length, job.record.results ?? 0);
   const paths = pathsAt(target.path, count, requested);
-  if (paths.length < requested && options.strict !== true)
-    deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
+  if (paths.length < requested && options.strict !== true) deps.note(countsText(requested, paths.length));
   const isNumbered = Math.max(paths.length, requested) > 1;
   const files: JobFile[] = [];
   const losses: MgwError[] = [];

@@ -78,11 +78,14 @@ function matchesFilter(
   if (protocol !== undefined && job.protocol !== protocol) return false;
   if (model !== undefined && !model.includes(job.model ?? '')) return false;
   if (since !== undefined && job.created_at < since) return false;
-  const hasMismatch = job.files.some(({ mismatches }) => mismatches !== undefined);
-  if (mismatched && !hasMismatch && missingVideos(job) === 0) return false;
+  if (mismatched && !isMismatched(job)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => matchesKey(job.key, pattern))) return false;
   return state === undefined || state.includes(shownState(job));
+}
+
+function isMismatched(job: Job): boolean {
+  return job.files.some(({ mismatches }) => mismatches !== undefined) || missingVideos(job) > 0;
 }
 
 function matchesKey(key: string | undefined, pattern: string): boolean {
