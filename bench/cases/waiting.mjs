@@ -10,8 +10,8 @@ export default async function* waiting(bench) {
   for (const jobs of bench.quick ? [100, 1000] : [10, 100, 1000, 10_000]) {
     const [url, peersUrl] = [await serve(bench), await serve(bench)];
     const env = bench.env(url);
-    const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
-    const input = exported.map((one) => JSON.stringify(one)).join('\n');
+    const exported = await exportedJobs(jobs, bench, env);
+    const input = exported.map(({ line }) => line).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
     // The first polls of all jobs are simultaneous. Later polls are spread out.
     const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
@@ -79,7 +79,20 @@ function pollsOf(url) {
   });
 }
 
-function job(n, url) {
-  const tail = [...n.toString(32).padStart(5, '0')].map((digit) => alphabet[parseInt(digit, 32)]).join('');
-  return { id: `job_1m7x3xbzq${tail}`, protocol: 'c', handle: `task_${n}`, base_url: url, account: '' };
+// Submits one job, and returns as many copies of its export as requested. Each copy is a submission of its own.
+async function exportedJobs(count, bench, env) {
+  const mgw = (...args) => bench.measured([...bench.mgw(), ...args], { env, quiet: true });
+  await mgw('video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini');
+  const text = (await mgw('jobs', 'export')).stdout.trim();
+  const { id: firstId, handle, events } = JSON.parse(text);
+  const { fingerprint } = events.find(({ type }) => type === 'prepared');
+  return Array.from({ length: count }, (_, n) => {
+    const digits = [...n.toString(32).padStart(5, '0')];
+    const id = `job_1m7x3xbzq${digits.map((digit) => alphabet[parseInt(digit, 32)]).join('')}`;
+    const line = text
+      .replaceAll(firstId, id)
+      .replaceAll(handle, `task_${n}`)
+      .replaceAll(fingerprint, n.toString(16).padStart(64, '0'));
+    return { id, line };
+  });
 }
