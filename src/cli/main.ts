@@ -7,7 +7,7 @@ import type { Screen, Screens } from './help/format.ts';
 import { wrap } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
 import { errorText, paintOn, withStates } from './output/human.ts';
-import { type Hint, withHint } from './output/next.ts';
+import { type Hint, withHint } from './output/hint.ts';
 import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
 import { helpOf } from './usage.ts';

@@ -62,9 +62,10 @@ export interface OpenedPart {
 
 /**
  * Waits for the exclusive right to create the output `target`. The lock is a log next to the output, `NAME.part.json`,
- * to which each process appends its claim. A new claim overrides a dead process's claim. A process on another machine
- * cannot be shown to be dead, so it keeps its lock. The second process then uses a different name instead of waiting,
- * so that two processes never write to the same file.
+ * to which each process appends its claim. A new claim overrides a dead process's claim. Without a shared ledger, a
+ * process on another machine cannot be shown to be dead, so it keeps its lock; with one, it loses the lock when its
+ * lease ends. Until then a second process uses a different name instead of waiting, so that two processes never write to
+ * the same file.
  * @param identity the result to be created; an earlier process's leftover is resumed if it has the same identity
  * @throws the error of `lateError`; the signal's reason; MgwError('local_io').
  */

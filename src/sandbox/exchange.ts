@@ -36,7 +36,7 @@ export interface Gateway {
   url: string;
   fileUrl: string;
   /**
-   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault, given its
+   * Counts and returns one occurrence of a fault, if the fault is configured. `canApply` can decline the fault, given its
    * percentage. A declined fault is not counted.
    */
   takeFault: (name: FaultName, canApply?: (percent: number) => boolean) => FaultHit | undefined;

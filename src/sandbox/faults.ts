@@ -165,7 +165,7 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 
 /**
  * Counts and returns one occurrence of a fault; undefined if the fault is not configured, has reached its maximum, or
- * is declined by `fits`. Counts are files, so that processes with the same state directory share them.
+ * is declined by `canApply`. Counts are files, so that processes with the same state directory share them.
  */
 export function useFault(
   stateDir: string,

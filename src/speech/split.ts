@@ -17,9 +17,9 @@ const maxSpaces = 256;
 
 /**
  * Cuts text into pieces of at most `maxCharacters` code points. Each cut is at the last end of a paragraph that fits,
- * else of a line, a sentence (including 。！？), a clause or a word. If none fits, the cut is between two graphemes. Omits
- * white space around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in
- * order.
+ * else of a line, a sentence, a clause or a word. A sentence ends at one of `。！？` or their like, or at one of `.!?…`
+ * before white space. If none fits, the cut is between two graphemes. Omits white space around a piece, and pieces that
+ * cannot be spoken. Every other character is in exactly one piece, in order.
  */
 export function splitText(text: string, maxCharacters: number): string[] {
   return cutText(text, maxCharacters)

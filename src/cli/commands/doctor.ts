@@ -1,15 +1,13 @@
 import type { Command } from 'commander';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { attempt, type Check, fail, ok, warn } from '../doctor/local.ts';
+import { type Check, fail } from '../doctor/local.ts';
 import { columnsOf } from '../io.ts';
 import { textWithGlobals } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { MgwError } from '../../errors.ts';
 import { ledgerFolder, sharedLedger } from '../../flows/settings.ts';
-import type { Settings } from '../../config/resolve.ts';
-import type { StateUrl } from '../../state-url.ts';
 
 /** `mgw doctor`: checks the setup from the config file to the key, and suggests fixes. Free of charge. */
 export function registerDoctor(command: Command, run: Run): void {
@@ -51,9 +49,9 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
       await local.checkStateFolder(folder),
       local.checkUnwritten(folder),
       await local.checkUploads(ledgerFolder(settings)),
-      shared && (await checkDatabase(shared, context)),
+      shared && (await network.checkDatabase(shared, context)),
       ...(await network.checkNetwork(context, settings)),
-      await checkStore(context, settings),
+      await network.checkStore(context, settings),
       // mgw checks for updates only with --update.
       update ? await network.checkUpdate(settings) : undefined,
     ];
@@ -79,40 +77,5 @@ function overallError(checks: readonly Check[]): MgwError | undefined {
     retry: 'safe',
     next: firstError.next,
     cause: firstError,
-  });
-}
-
-/**
- * Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing.
- * Returns undefined if there is no store.
- */
-async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check | undefined> {
-  const url = storeUrl.value;
-  if (sandbox.value || url === undefined) return undefined;
-  const hint = 'Correct the store and store.endpoint settings (mgw config set), and the AWS variables.';
-  return attempt('store', hint, async () => {
-    const { reachProblem } = await import('../../flows/open-stores.ts');
-    const store = await context.objects();
-    const probe = `${url.replace(/\/$/, '')}/mgw-doctor`;
-    await store.checkFree(probe, true);
-    const { host, hostname } = new URL(await store.address(probe));
-    const problem = reachProblem(hostname, (await context.gateway()).baseUrl.hostname);
-    if (problem === undefined) return ok('store', `${url} at ${host} responds`);
-    return warn('store', `${url} responds, but ${problem}`, 'Use a store that the gateway can reach.');
-  });
-}
-
-/** Checks that a shared ledger's database responds, has the tables, and stores data durably. */
-function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
-  const hint = 'mgw submits nothing until this is fixed. To create the tables: mgw state init';
-  return attempt('database', hint, async () => {
-    // Loads the PostgreSQL library only if there is a shared ledger.
-    const { examineLedger } = await import('../../ledger/postgres/examine.ts');
-    const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, clock);
-    const [first] = warnings;
-    if (first !== undefined) return warn('database', first, 'To show all findings: mgw state check');
-    const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
-    const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, table version ${version}, ${Math.round(tripMs)} ms per statement, ${lag}`;
-    return ok('database', detail);
   });
 }

@@ -13,6 +13,7 @@ import { hostOf } from '../../http/reach.ts';
 import { TransportError } from '../../http/transport-error.ts';
 import { tryParseJson } from '../../json.ts';
 import { redactor } from '../../redact.ts';
+import type { StateUrl } from '../../state-url.ts';
 import { listModels, readModels } from '../../protocols/models.ts';
 import { version } from '../../installation.ts';
 import type { Context } from '../context.ts';
@@ -239,4 +240,42 @@ export function connectionHintFor(error: unknown, now: number = Date.now()): str
   if (!/^CERT_(HAS_EXPIRED|NOT_YET_VALID)$/.test(code)) return certificateHint;
   const date = new Date(now).toISOString().slice(0, 10);
   return `If this machine's date, ${date}, is correct, tell the gateway's operator about the certificate.`;
+}
+
+/**
+ * Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing.
+ * Returns undefined if there is no store.
+ */
+export async function checkStore(
+  context: Context,
+  { storeUrl, sandbox }: Settings,
+): Promise<Check | undefined> {
+  const url = storeUrl.value;
+  if (sandbox.value || url === undefined) return undefined;
+  const hint = 'Correct the store and store.endpoint settings (mgw config set), and the AWS variables.';
+  return attempt('store', hint, async () => {
+    const { reachProblem } = await import('../../flows/open-stores.ts');
+    const store = await context.objects();
+    const probe = `${url.replace(/\/$/, '')}/mgw-doctor`;
+    await store.checkFree(probe, true);
+    const { host, hostname } = new URL(await store.address(probe));
+    const problem = reachProblem(hostname, (await context.gateway()).baseUrl.hostname);
+    if (problem === undefined) return ok('store', `${url} at ${host} responds`);
+    return warn('store', `${url} responds, but ${problem}`, 'Use a store that the gateway can reach.');
+  });
+}
+
+/** Checks that a shared ledger's database responds, has the tables, and stores data durably. */
+export function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
+  const hint = 'mgw submits nothing until this is fixed. To create the tables: mgw state init';
+  return attempt('database', hint, async () => {
+    // Loads the PostgreSQL library only if there is a shared ledger.
+    const { examineLedger } = await import('../../ledger/postgres/examine.ts');
+    const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, clock);
+    const [first] = warnings;
+    if (first !== undefined) return warn('database', first, 'To show all findings: mgw state check');
+    const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
+    const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, table version ${version}, ${Math.round(tripMs)} ms per statement, ${lag}`;
+    return ok('database', detail);
+  });
 }

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { describe, expect, it } from 'vitest';
-import { withHint } from '../../../src/cli/output/next.ts';
+import { withHint } from '../../../src/cli/output/hint.ts';
 import { MgwError, type ErrorCode, type ErrorDetails } from '../../../src/errors.ts';
 import { leaseLostError } from '../../../src/ledger/postgres/lease-keeper.ts';
 
