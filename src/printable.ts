@@ -28,7 +28,7 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 const maxSecretLength = 64 * 1024;
 
 /**
- * Returns how much of an incomplete text can be displayed without splitting a secret, in UTF-16 code
+ * Returns how much of incomplete text can be displayed without splitting a secret, in UTF-16 code
  * units. The displayed part ends with the last complete line or word. An overlong line or word is
  * split at a point that no secret spans.
  */

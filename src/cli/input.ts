@@ -105,7 +105,7 @@ export async function readInputText(path: string, flag: string): Promise<string>
 }
 
 /**
- * Returns a text from the command line. Refuses the name of an existing file if it contains a dot or slash, or follows
+ * Returns text from the command line. Refuses the name of an existing file if it contains a dot or slash, or follows
  * an `@`: the user probably means the file's content, and would pay for its name.
  * @param flag the command's flag that reads a file; undefined if it has none
  * @throws MgwError('usage') with the `fileName`.

@@ -89,11 +89,11 @@ export async function composeVideo(
   const settings = await session.settings();
   const protocol = withSettings(baseProtocol, settings);
   checkDefaultNames(settings);
-  const userBody = protocol.normalise(compose(protocol, input));
+  const userBody = protocol.normalize(compose(protocol, input));
   const configured = settings.defaultsFor(protocol.name, protocol.modelOf(userBody));
   const defaults = checkFlagNames(protocol, parts.defaults ?? configured);
   const hasDefaults = Object.keys(defaults).length > 0;
-  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : userBody;
+  const composed = hasDefaults ? protocol.normalize(compose(protocol, { ...input, defaults })) : userBody;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const checkViolations = (violations: Violation[], checkedBody: JsonObject): void =>

@@ -40,7 +40,7 @@ export function commandWithGlobals(command: readonly string[], globals: Globals)
   // Ignore the arguments after `--`, which may look like flags.
   const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;
   if (mgw !== 'mgw' || flagArgs.at(-1) === '--help') return [...command];
-  // A setting belongs to a profile, whatever the gateway.
+  // A setting belongs to a profile, regardless of the gateway.
   const hasGateway =
     ['--base-url', '--sandbox'].some((flag) => flagArgs.includes(flag)) || args[0] === 'config';
   const flags = globalArguments(globals).filter(

@@ -36,7 +36,7 @@ export interface Session {
   client(): Promise<GatewayClient>;
   /**
    * Returns the whole command's deadline, which starts with the first call. After that call, the deadline applies to
-   * every request of the client, in any phase.
+   * every request by the client, in any phase.
    */
   deadline(): Promise<Deadline>;
   ledger(): Promise<Ledger>;

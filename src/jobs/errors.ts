@@ -74,7 +74,7 @@ export function unknownError(job: Job, reason: string, requestId?: string): MgwE
   });
 }
 
-/** Exit 2: the same request was submitted under a different key, which the caller may not know of. Nothing was sent. */
+/** Exit 2: the same request was submitted under a different key, which the caller may not know. Nothing was sent. */
 export function otherKeyError(job: Job, doubt: 'sending' | 'unreported'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
   const state =

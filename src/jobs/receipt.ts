@@ -97,7 +97,7 @@ interface Size {
   height: number;
 }
 
-// Every request for a video asks for a picture.
+// Every request for a video implies a picture.
 function noPicture(requested: Json | undefined): Mismatch {
   const asked = typeof requested === 'string' ? requested : 'a picture';
   return { field: 'resolution', asked, delivered: 'no picture' };

@@ -29,7 +29,7 @@ export interface SaveOptions {
   record?: boolean;
   /** Whether to mark an MP4 as AI-generated. */
   mark?: boolean | undefined;
-  /** Whether the caller reports a file that differs from the request, by an error; otherwise, prints a note. */
+  /** Whether the caller throws an error if a file differs from the request. If not, prints a note. */
   strict?: boolean | undefined;
 }
 

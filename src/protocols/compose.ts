@@ -51,7 +51,7 @@ export function longName(flag: Flag): string {
 /**
  * Composes the body of a submission (design 1): `--set` takes precedence over flags, flags over `--body`, and
  * configured defaults fill only missing fields. The lists of flags that share a field (two kinds of reference) are
- * joined in table order. Does not resolve aliases or check anything; `normalise` and `check` do that afterwards.
+ * joined in table order. Does not resolve aliases or check anything; `normalize` and `check` do that afterwards.
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {

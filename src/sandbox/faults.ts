@@ -73,7 +73,7 @@ export const allFaults = [
   fault(
     'download-cut',
     'download',
-    'Breaks the connection at this point of the file; a resumed download continues from there.',
+    'Breaks the connection at this point in the file; a resumed download continues from there.',
     50,
   ),
   fault('download-stall', 'download', 'Sends the file up to this point, then stalls.', 50),

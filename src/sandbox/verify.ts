@@ -114,7 +114,7 @@ function findVariants(bill: readonly BillLine[], reportedTasks: ReadonlySet<stri
     return [
       doubleCharge(
         lines,
-        `After the response to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
+        `After the response to ${first.task} was lost, a different request was sent for the same result: charged ${lines.length} times`,
       ),
     ];
   });

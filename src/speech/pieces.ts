@@ -52,8 +52,8 @@ export interface SpokenPieces {
 }
 
 /**
- * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
- * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
+ * Speaks the pieces of long text, each as a separate job, and joins them in order. Pieces that an earlier run paid for
+ * are read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
  * again without `fresh`; the others are still spoken. After any other failure, or after the deadline, no further piece
  * is started. Pieces in progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.

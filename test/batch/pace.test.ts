@@ -99,7 +99,7 @@ it('a call leaves its queue when its signal aborts, and never runs', async () =>
   expect(ran).toEqual(['last']);
 });
 
-it('gives the turn of a submission that gave up to the next one', async () => {
+it('gives the send window of a submission that gave up to the next one', async () => {
   const { pace: one, clock } = pace({ perMinute: 1 });
   await one.waitToSubmit(never);
   const stopped = AbortSignal.abort(new Error('stopped'));

@@ -598,7 +598,7 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
-  it('is paid for once by a retry of a row that was refused or limited', async () => {
+  it('is paid for once by a retry of a row that was refused or rate-limited', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     judge({ 'a boat': 'refuse', 'a cat': 'limit' });
     await scene.batch('run', file, '--retries', '0');

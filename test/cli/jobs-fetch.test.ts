@@ -58,7 +58,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['a missing folder', 'no', 'mkdir -p '],
     ['a file', 'file/no', 'mgw doctor'],
   ])(
-    'checks the temporary folder before a submission, and names a fix if TMPDIR is %s',
+    'checks the temporary folder before a submission, and suggests a fix if TMPDIR is %s',
     async (_, name, fix) => {
       writeFileSync(join(user.cwd, 'file'), '');
       await submit('--key', 'one');
@@ -156,7 +156,7 @@ it('jobs fetch names the joined file of a piece of long speech, and does not sug
   for (const more of [[], ['-o', 'p.mp3'], ['-o', '-']]) {
     const { code, stderr } = await speaker.run(['jobs', 'fetch', '@last', ...more]);
     expect(code).toBe(9);
-    expect(stderr).toMatch(/is piece \d of a longer text.*after joining them into \S+\/s\.mp3\./);
+    expect(stderr).toMatch(/is piece \d of long text.*after joining them into \S+\/s\.mp3\./);
     expect(stderr).not.toMatch(/--new|another take/);
   }
 });

@@ -33,7 +33,7 @@ describe('readLine', () => {
   });
 
   it.each([true, false])(
-    'refuses a paste of several lines, but not empty ones; on a terminal: %j',
+    'refuses pasted text of several lines, but ignores empty lines; on a terminal: %j',
     async (isTTY) => {
       for (const [text, outcome] of [
         ['a boat\n\n', 'a boat'],

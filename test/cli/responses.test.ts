@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('is a web page: the call may have been charged, and the message says to check the base URL', async () => {
+  it('that is a web page may have been charged, and the message says to check the base URL', async () => {
     const console = await httpServer((_, response) => {
       response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Console</title>');
     });
@@ -140,7 +140,7 @@ describe('an unusual response', () => {
     });
   });
 
-  it('is in the JSON document as far as it arrived if the command is interrupted', async () => {
+  it('is included in the JSON document, as far as it was received, if the command is interrupted', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write('data: {"type":"response.output_text.delta","delta":"Hello you"}\n\n');

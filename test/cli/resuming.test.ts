@@ -226,7 +226,7 @@ describe('jobs export and import', () => {
     expect(gateway.submissions).toHaveLength(posts);
   });
 
-  it('transfer jobs through the document of --json, whatever its layout', async () => {
+  it('transfer jobs through the document of --json, regardless of its layout', async () => {
     await user.run([...submit, '--key', 'boat']);
     await user.run([...submit, '--key', 'ship']);
     const { json, stdout } = await user.run(['jobs', 'export', '--json']);

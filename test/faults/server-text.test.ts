@@ -91,8 +91,8 @@ describe.concurrent('a speech frame with a field removed, set to null or of anot
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // The command may succeed, because a frame may have no audio (specification 2.6), and a text may happen to be
-      // valid Base64.
+      // The command may succeed, because a frame may have no audio (specification 2.6), and text may happen to be valid
+      // Base64.
       const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
       const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
@@ -125,7 +125,7 @@ function expectHarmless(text: string, most: number): void {
 }
 
 describe.concurrent('control characters in messages of a megabyte', () => {
-  // test/security/text.test.ts tests shorter texts in all fields of all commands.
+  // test/security/text.test.ts tests shorter text in all fields of all commands.
   const places: [string, ProtocolName, (scene: Scene) => void][] = [
     [
       'a refused submission',

@@ -179,7 +179,7 @@ describe.concurrent('a server error after the task was created', () => {
   });
 });
 
-describe.concurrent('a 503 of a proxy after the task was created', () => {
+describe.concurrent('a 503 from a proxy after the task was created', () => {
   it('leads to exit 7 and one creation, even after the rerun', async ({ open }) => {
     const scene = await open('c');
     const html = { 'content-type': 'text/html' };

@@ -195,7 +195,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
-  it('that will be an object is awaited even if another process is saving its objects', async () => {
+  it('whose result will be an object is awaited even if another process is saving its objects', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
     const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
     const ended = await run(wanted, seen('running'), { isUploading: true });

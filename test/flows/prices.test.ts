@@ -18,7 +18,7 @@ import { freshFolder } from '../support/servers.ts';
 const settings = resolveSettings({ flags: { sandbox: true }, env: {}, file: { profiles: {} } });
 
 function reserved(protocol: ProtocolName, model: string, body: JsonObject): string | undefined {
-  const normal = protocols[protocol].normalise(body);
+  const normal = protocols[protocol].normalize(body);
   return priceOf({ protocol, model, body: normal }, settings).cost?.at_most;
 }
 

@@ -169,12 +169,12 @@ it.runIf(hasExiftool && hasFfmpeg)(
   },
 );
 
-it.runIf(hasFfmpeg)('ffmpeg decodes a file with the mark of --mark without a warning', async () => {
+it.runIf(hasFfmpeg)('ffmpeg decodes a file marked with --mark without a warning', async () => {
   const { bytes: merged = Buffer.alloc(0) } = await marked(Buffer.concat([clip, tool]));
   for (const each of [made, merged]) expect(ffmpeg(each, [], ['-f', 'null']).complaints).toBe('');
 });
 
-it.runIf(hasExiftool)('exiftool reads the mark of --mark and the existing metadata', async () => {
+it.runIf(hasExiftool)('exiftool reads the mark that --mark adds, and the existing metadata', async () => {
   for (const [bytes, creator] of [
     [clip, undefined],
     [Buffer.concat([clip, tool]), 'boat maker'],

@@ -54,7 +54,7 @@ describe('a fingerprint of the requested body', () => {
 describe('the recorded body', () => {
   const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
 
-  it('is the whole body, or the body with each long text replaced by its hash if the body is too large', () => {
+  it('is the whole body, or the body with each long string replaced by its hash if the body is too large', () => {
     const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
     expect(recordedBody(fits)).toEqual({ request: fits });
     const [prompt, short] = [`${fits.prompt}é`, 'y'.repeat(16 * 1024)];
@@ -71,7 +71,7 @@ describe('the recorded body', () => {
     });
   });
 
-  it('is a hash if the body is too large even without its long texts', () => {
+  it('is a hash if the body is too large even without its long strings', () => {
     const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
     expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });
   });

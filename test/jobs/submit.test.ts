@@ -327,7 +327,7 @@ describe('a submission to a busy gateway', () => {
 });
 
 describe('a repeated command', () => {
-  it('resumes a job whose run died after the job was accepted, and makes a second take of a successful job', async () => {
+  it('resumes a job whose run died after the job was accepted, and makes a second take of a job that succeeded', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const first = await run(deps);

@@ -132,7 +132,7 @@ function stateAfter(day: Day, { key, state, isClaimed, hasEarlierDoubt }: Model)
   if (day === 'accepts') return 'accepted';
   if (hasEarlierDoubt) return 'unknown';
   if (day === 'refuses') return 'rejected';
-  // A refusal is valid until more is known, and a key permanently belongs to its job.
+  // A job that was rejected under a key remains rejected until its next attempt is claimed.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -314,7 +314,7 @@ class Resolve implements Command {
     if (isOpen) {
       model.isUnconfirmed = this.how === 'adopted';
       model.hasEarlierDoubt = this.how === 'resubmit';
-      // Without a run, nobody sends the job again.
+      // Without a run, no process sends the job again.
       model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'unknown' } as const)[
         this.how
       ];

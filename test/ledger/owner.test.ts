@@ -104,7 +104,7 @@ describe('a process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: 'before the restart' })).toBe('dead');
   });
 
-  it('is the same process for another copy of mgw in its thread', async () => {
+  it('is identified as the same process by another copy of mgw in its thread', async () => {
     const own = currentOwner();
     const copyUrl = '../../src/ledger/owner.ts?copy';
     const copy = (await import(copyUrl)) as { currentOwner: typeof currentOwner; lifeOf: typeof lifeOf };

@@ -73,7 +73,7 @@ test("a command that the MCP server suggests uses the server's gateway, files an
   expect((await agent.call('budget'))['budgets']).toMatchObject([{ spent: '8' }]);
 });
 
-test("a text that looks like a flag does not remove the server's flags from the command that the MCP server suggests", async () => {
+test("text that looks like a flag does not remove the server's flags from the command that the MCP server suggests", async () => {
   const user = newUser();
   const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '9', '--confirm-over', '0']);
   for (const text of ['--sandbox', '--base-url', '--help']) {

@@ -72,7 +72,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   describe(`requests of protocol ${protocol.name}`, () => {
     it('contain a valid body unchanged', () => {
       const before = JSON.stringify(samples.body);
-      const normal = protocol.normalise(samples.body);
+      const normal = protocol.normalize(samples.body);
       expect(violationMessage(check(normal))).toBe('');
       const { method, path, body } = protocol.submission(normal);
       expect([method, path.startsWith('/')]).toEqual(['POST', true]);
@@ -80,9 +80,9 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(JSON.stringify(samples.body)).toBe(before);
     });
 
-    it('are the same after a second normalisation', () => {
-      const once = protocol.normalise(samples.body);
-      expect(protocol.normalise(once)).toEqual(once);
+    it('are the same after a second normalization', () => {
+      const once = protocol.normalize(samples.body);
+      expect(protocol.normalize(once)).toEqual(once);
     });
 
     it('do not contain the key, because the client adds it', () => {
@@ -116,7 +116,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
           const before = JSON.stringify(body);
-          for (const violation of check(protocol.normalise(body))) {
+          for (const violation of check(protocol.normalize(body))) {
             expect(violation.field).not.toBe('');
             expect(violation.allowed).not.toBe('');
             expect(violation.value.length).toBeLessThanOrEqual(80);

@@ -79,7 +79,7 @@ test.each([
   ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
   ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
-])('a response in the form of %s is recognised despite a wrong content type', async (_, text, type) => {
+])('a response in the form of %s is recognized despite a wrong content type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',
     text: 'Hello',

@@ -24,7 +24,7 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that several agents request one after the other, and that must be paid for only once. */
+/** Text that several agents request one after the other, and that must be paid for only once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
@@ -254,7 +254,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   return found;
 }
 
-// Returns the records of a text's jobs, to investigate a violation.
+// Returns the records of the jobs for a text, to investigate a violation.
 function recordsOf(user: User, text: string): string[] {
   const folder = join(user.env['MGW_STATE_DIR'] ?? '', 'jobs');
   const records = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8'));

@@ -114,7 +114,7 @@ export class BigView {
   #side(item: GalleryItem, place: string): HTMLElement {
     const { marks, step, close, compare } = this.#deps;
     this.#stars = stars((rating) => marks.set(item.id, { rating }));
-    this.#again = button('↻ Make again', 'x', () => this.#toggleAgain());
+    this.#again = button('↻ Remake', 'x', () => this.#toggleAgain());
     this.#note = make('textarea', {
       rows: 3,
       placeholder: 'Note',

@@ -61,7 +61,7 @@ class ExportView {
       const rows = redoRows(this.#data.items, this.#marks.of, Number(most.value), seeds.checked);
       lines = rows.lines;
       const omitted = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
-      status.textContent = `${lines.length} to make again.${omitted && ` Cannot be made again: ${omitted}.`}`;
+      status.textContent = `${lines.length} to remake.${omitted && ` Cannot be remade: ${omitted}.`}`;
       save.disabled = lines.length === 0;
     };
     for (const input of [most, seeds]) input.addEventListener('change', count);
@@ -72,7 +72,7 @@ class ExportView {
     return make(
       'section',
       {},
-      make('p', {}, 'Make again the jobs marked with x, and ', most, '.'),
+      make('p', {}, 'Remake the jobs marked with x, and ', most, '.'),
       make('label', {}, seeds, ' with the same seeds'),
       status,
       save,

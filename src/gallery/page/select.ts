@@ -48,7 +48,7 @@ export const ratings: Record<string, [label: string, fits: (mark: Mark) => boole
   '3': ['3 or less', ({ rating = 9 }) => rating <= 3],
   '2': ['2 or less', ({ rating = 9 }) => rating <= 2],
   note: ['with a note', ({ note = '' }) => note !== ''],
-  again: ['to be made again', ({ again = false }) => again],
+  again: ['to be remade', ({ again = false }) => again],
 };
 
 type Order = (one: GalleryItem, other: GalleryItem, getMark: (id: string) => Mark) => number;
@@ -172,7 +172,7 @@ export function timeText(iso: string): string {
 /**
  * Returns rows for `redo.jsonl` that remake the marked items and those rated `atMost` or less (0 for none), and the
  * items that cannot become rows.
- * @param hasSeeds if false, omits the seeds, because a model may make the same result again with the same seed
+ * @param hasSeeds if false, omits the seeds, because the same seed may produce the same result
  */
 export function redoRows(
   items: readonly GalleryItem[],

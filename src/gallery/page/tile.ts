@@ -34,7 +34,7 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const { id } = item;
   const media = mediaOf(item, deps);
   const rating = stars((given) => deps.rate(id, given), true);
-  const again = toggle('again', 'Again', 'Make again (x)', () => deps.toggleAgain(id));
+  const again = toggle('again', 'Remake', 'Remake (x)', () => deps.toggleAgain(id));
   const compared = toggle('compared', 'Compare', 'Compare (c)', () => deps.toggleCompare(id));
   const note = make('span', { class: 'has-note', title: 'This job has a note.' }, 'note');
   const open = make('button', {

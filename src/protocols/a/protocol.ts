@@ -36,19 +36,19 @@ export const a: Protocol = {
   inlineAssets: true,
   inlineMedia,
   checks: () => import('./checks.ts'),
-  normalise,
+  normalize,
   quantityOf,
   modelOf: (body) => textAt(body, 'model'),
   submission,
   readSubmission,
   query,
   readQuery,
-  // The gateway returns the URL only once the file exists (specification 3.1).
+  // The gateway returns the URL only when the file exists (specification 3.1).
   notReady: () => false,
 };
 
 // Removes the prefix `models/` from the model's name. Some listings include it, but it belongs to the path.
-function normalise(body: JsonObject): JsonObject {
+function normalize(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
 }

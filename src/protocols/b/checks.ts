@@ -94,7 +94,7 @@ function withUsage(broken: Violation, body: JsonObject): Violation {
   return { ...broken, flag };
 }
 
-// Reported if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
+// Reported if `normalize` could not merge `ReturnUsage` into `ExtInfo`.
 const unmergedUsage = violation(
   flags,
   'ReturnUsage',

@@ -108,7 +108,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('a shared pace pauses all processes if the gateway asks one to wait', async () => {
+  it('a shared pace pauses all processes if the gateway delays one of them', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.reportLimited(await one.waitToSubmit(never), 700);
@@ -124,7 +124,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('a process reserves a turn for one row at a time, because the turn of a row that gives up is lost', async () => {
+  it('a process reserves a send window for one row at a time, because the window of a row that gives up is lost', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     let reserved = 0;
     const query: typeof fleet.query = (text, values) => {

@@ -147,7 +147,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
-  it('batch enqueue refuses a row that waits for another row, and suggests to run the batch', async () => {
+  it('batch enqueue refuses a row that waits for another row, and suggests running the batch', async () => {
     writeFileSync(file, 'id,protocol,model,duration,prompt,image\na,a,veo-3,8,x,\nb,a,veo-3,8,y,@a:last\n');
     const { code, json } = await batch('enqueue', file, '--name', 'film', '--json');
     const next = ['mgw', 'batch', 'run', file, '--name', 'film'];
@@ -194,7 +194,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect(charges()).toEqual({ 'a paper boat': 1, 'a paper hat': 2 });
   });
 
-  it('batch enqueue updates a queued row that was never sent, or only limited, if its content or a default has changed', async () => {
+  it('batch enqueue updates a queued row that was never sent, or only rate-limited, if its content or a default has changed', async () => {
     const setDuration = (value: string): Promise<CliResult> =>
       runHereAs(here, ['config', 'set', 'defaults.video.c.vendor-h3-mini.duration', value]);
     const writeRow = (prompt: string): void =>
@@ -787,7 +787,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([code, stderr]).toEqual([0, expect.stringContaining('1 done; 1 file saved')]);
   });
 
-  it('a worker quarantines a row after five workers died while running it, and runs it again on request', async () => {
+  it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {
     await batch('enqueue', machines.manifest(1));
     await place.query("update mgw.batch_rows set state = 'taken', lost = 4, lease = 0");
     const { stderr } = await work();

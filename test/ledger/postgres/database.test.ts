@@ -178,7 +178,7 @@ it('a broken idle connection causes no error', async () => {
 });
 
 describe('isDuplicate', () => {
-  it('recognises a unique violation, even as the cause of an MgwError', () => {
+  it('recognizes a unique violation, even as the cause of an MgwError', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);
     expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);

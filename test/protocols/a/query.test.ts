@@ -252,7 +252,7 @@ describe('a failed operation', () => {
     ['samples empty', []],
     ['samples null', null],
   ])(
-    'is recognised by its missing samples, and is reported as filtered if the response says so (%s)',
+    'is recognized by its missing samples, and is reported as filtered if the response says so (%s)',
     (_, samples) => {
       const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
       expect(observed(finished(samples, reasons))).toMatchObject({

@@ -13,11 +13,11 @@ const models = [official, ...selfHosted];
 
 /** Returns the body's fields that break a rule. */
 function broken(body: JsonObject): string[] {
-  return check(c.normalise(body)).map(({ field }) => field);
+  return check(c.normalize(body)).map(({ field }) => field);
 }
 
 function message(body: JsonObject): string {
-  return violationMessage(check(c.normalise(body)));
+  return violationMessage(check(c.normalize(body)));
 }
 
 function urls(count: number): string[] {
@@ -292,7 +292,7 @@ describe('an asset of a Protocol C body', () => {
         expect(broken({ ...body, [field]: wrong })).toEqual([field]);
       expect(message({ ...body, image: 'http://169.254.169.254/a' })).toBe(
         '--image: http://169.254.169.254/a is not allowed; ' +
-          'allowed: an http(s) URL that the public internet can reach (this one points into a private network)',
+          'allowed: an http(s) URL that the public internet can reach (this one points to a private network)',
       );
     },
   );

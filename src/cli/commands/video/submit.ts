@@ -230,7 +230,7 @@ async function modelOfBody(
     throw usageError('--body @- requires --model, which determines the protocol.');
   const body = await bodyOption(context, source);
   const models = allProtocols.map((protocol) =>
-    protocol.modelOf(protocol.normalise(compose(protocol, { body, flags: {}, set }))),
+    protocol.modelOf(protocol.normalize(compose(protocol, { body, flags: {}, set }))),
   );
   return models.find((model) => model !== undefined);
 }
