@@ -86,8 +86,8 @@ function open(name) {
       flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
     npmPackage,
     program,
-    // Returns the beginning of a command line that runs a minimal program from least/.
-    least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
+    // Returns the beginning of a command line that runs a minimal program from minimal/.
+    minimal: (file, node = process.execPath) => [node, join(import.meta.dirname, 'minimal', file)],
     measured,
     // Measures a program that writes a large file, after removing that file and freeing memory.
     measuredWriting: (path, command, options) => {

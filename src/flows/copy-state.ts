@@ -225,10 +225,10 @@ async function refuseConflicts(
     if (other !== undefined)
       keys.push(`${job.key ?? ''} names ${id} in ${source}, and ${other} in ${target}`);
   }
-  const refuse = (what: string, list: string[], separator: string, way: string, next: string[]): never => {
+  const refuse = (what: string, list: string[], separator: string, advice: string, next: string[]): never => {
     const more = list.length > maxShown ? [`and ${list.length - maxShown} more`] : [];
     const shown = [...list.slice(0, maxShown), ...more].join(separator);
-    throw new MgwError('conflict', `${what}: ${shown}. Nothing was copied. ${way}`, { next });
+    throw new MgwError('conflict', `${what}: ${shown}. Nothing was copied. ${advice}`, { next });
   };
   if (changed.length > 0)
     refuse(

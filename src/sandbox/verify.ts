@@ -86,7 +86,7 @@ export interface Finding {
  */
 function findDoubleCharges(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
   const paidLines = bill.filter(({ refunded }) => !refunded);
-  const reportedTasks = new Set(journal.flatMap((entry) => (entry.kind === 'told' ? [entry.task] : [])));
+  const reportedTasks = new Set(journal.flatMap((entry) => (entry.kind === 'announced' ? [entry.task] : [])));
   return [...findRepeats(paidLines), ...findVariants(paidLines, reportedTasks)];
 }
 
@@ -191,7 +191,7 @@ function findIgnoredFailures(
 /** Returns the ids of the tasks that clients know about. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
-    journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
+    journal.flatMap((entry) => (entry.kind === 'announced' || entry.kind === 'polled' ? [entry.task] : [])),
   );
 }
 

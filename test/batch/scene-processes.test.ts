@@ -14,10 +14,10 @@ const doomed = 'prompt 22';
 
 let scene: Scene;
 /**
- * The number of submissions that the gateway has accepted; once it reaches `most`, new prompts are refused with 429.
+ * The number of submissions that the gateway has accepted; once it reaches `max`, new prompts are refused with 429.
  */
 let taken = 0;
-let most = 0;
+let max = 0;
 
 function manifest(): string {
   const lines = Array.from({ length: rows }, (_, n) => {
@@ -34,7 +34,7 @@ function manifest(): string {
 
 function judge(prompt: string): Deed | undefined {
   const isFirst = !scene.gateway.charges.has(prompt);
-  if (isFirst && taken >= most) return { kind: 'limit', seconds: 3600 };
+  if (isFirst && taken >= max) return { kind: 'limit', seconds: 3600 };
   taken += 1;
   if (isFirst && taken % 9 === 0) return { kind: 'limit' };
   if (lost.has(prompt)) return { kind: 'lose' };
@@ -61,7 +61,7 @@ async function stopped(processes: Running[]): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   const signal = (name: NodeJS.Signals): void => processes.forEach(({ child }) => void child.kill(name));
   for (;;) {
-    await expect.poll(() => taken).toBeGreaterThanOrEqual(most);
+    await expect.poll(() => taken).toBeGreaterThanOrEqual(max);
     signal('SIGSTOP');
     await expect.poll(() => processes.every(({ child }) => isStopped(child.pid))).toBe(true);
     if (!(await isOneOpen(ledger))) return;
@@ -89,7 +89,7 @@ async function isOneOpen(ledger: Ledger): Promise<boolean> {
 }
 
 async function killed(processes: Running[], after: number): Promise<void> {
-  most = taken + after;
+  max = taken + after;
   await stopped(processes);
   for (const { child, result } of processes) {
     child.kill('SIGKILL');
@@ -111,7 +111,7 @@ describe.skipIf(!existsSync('/proc/self/stat'))(
     it('pays for each row once, and reports unfinished rows', async () => {
       await killed([start()], 7);
       await killed([start(), start()], 8);
-      most = Number.POSITIVE_INFINITY;
+      max = Number.POSITIVE_INFINITY;
       const ends = await Promise.all([run('run', '--json'), run()]);
       expect(ends.map(({ code }) => code)).toEqual([11, 11]);
       const told = ends[0]?.json as unknown as BatchJson;

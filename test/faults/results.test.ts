@@ -132,8 +132,8 @@ describe.concurrent('an expired URL', () => {
   });
 });
 
-describe.concurrent('a redirect of the result', () => {
-  it('is followed without the key if it leads to another site', async ({ open }) => {
+describe.concurrent('a redirected result', () => {
+  it('is requested without the key if it is at another site', async ({ open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);

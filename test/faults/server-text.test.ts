@@ -116,12 +116,12 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails if the text contains control characters that a terminal would execute, or is longer than `most` characters. */
-function expectHarmless(text: string, most: number): void {
+/** Fails if the text contains control characters that a terminal would execute, or is longer than `max` characters. */
+function expectHarmless(text: string, max: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,
   );
-  expect(text.length).toBeLessThan(most);
+  expect(text.length).toBeLessThan(max);
 }
 
 describe.concurrent('control characters in messages of a megabyte', () => {

@@ -225,9 +225,9 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     await expectAccepted(scene);
     const times = scene.gateway.submissions.map(({ at }) => at);
     expect(times).toHaveLength(4);
-    const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
+    const min = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
     for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+      expect(at - (times[index] ?? 0)).toBeGreaterThan(min);
   });
 });
 

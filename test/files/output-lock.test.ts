@@ -75,17 +75,17 @@ describe('an output lock', () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
     let held = 0;
-    let most = 0;
+    let max = 0;
     await Promise.all(
       pids.map(async (pid) => {
         const lock = await ctx.lock(as(pid, ...pids));
-        most = Math.max(most, (held += 1));
+        max = Math.max(max, (held += 1));
         await new Promise((resolve) => setImmediate(resolve));
         held -= 1;
         lock.release();
       }),
     );
-    expect(most).toBe(1);
+    expect(max).toBe(1);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 

@@ -211,7 +211,7 @@ const PROGRAM = `
   import { openConnections } from './connections.mjs';
   for (const url of process.argv.slice(2)) {
     try {
-      const connections = await openConnections(new URL(url), { timeoutMs: 5000, most: 1 });
+      const connections = await openConnections(new URL(url), { timeoutMs: 5000, maxConnections: 1 });
       (await connections.connect()).destroy();
       console.log('connected');
     } catch (error) {

@@ -200,7 +200,7 @@ class Submit implements Command {
   }
 }
 
-/** Sends a job in doubt again, by decision of the user. */
+/** Sends a job in doubt again, because the user decided to. */
 class Resubmit implements Command {
   constructor(
     readonly day: Day,

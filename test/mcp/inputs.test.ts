@@ -102,7 +102,7 @@ test('the environment of the MCP server is converted to flags in the command tha
   ]);
 });
 
-test('an image of an agent is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside', async () => {
+test("an agent's image is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside", async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);

@@ -194,15 +194,15 @@ describe('a body in the media spool', () => {
 
   test('waits for a slow sink', async () => {
     let under = 0;
-    let most = 0;
+    let max = 0;
     const write = async (): Promise<void> => {
-      most = Math.max(most, ++under);
+      max = Math.max(max, ++under);
       await new Promise(setImmediate);
       under -= 1;
     };
     const openSink = () => Promise.resolve({ write, close: () => Promise.resolve() });
     await spool(inline('QUJD'.repeat(250_000)), { openSink, cuts: everyByte(40).map((n) => n * 25_000) });
-    expect(most).toBe(1);
+    expect(max).toBe(1);
   });
 });
 

@@ -195,7 +195,7 @@ describe('a Protocol B task in the sandbox', () => {
     expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
   });
 
-  test('is found only if a query contains its id, in the form of text, and nothing else', async () => {
+  test('is found only if a query contains nothing but its id, as text', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });

@@ -306,7 +306,7 @@ function charges(
     ...created.flatMap(({ prompt, origin }, at) =>
       names[at] === undefined ? [`${prompt} was charged at another gateway, ${origin}`] : [],
     ),
-    ...[...allowed].flatMap(([name, most]) => {
+    ...[...allowed].flatMap(([name, max]) => {
       const { length } = names.filter((each) => each === name);
       return length > most ? [`${name} was charged ${length} times, and ${most} at most is right`] : [];
     }),

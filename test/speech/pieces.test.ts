@@ -105,10 +105,10 @@ const broken = (response: ServerResponse): boolean => {
 
 test('each piece of long speech is a separate job, and the output contains all pieces in order', async () => {
   const held: (() => void)[] = [];
-  let most = 0;
+  let max = 0;
   const server = await speechServer((response, seen) => {
     held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
-    most = Math.max(most, held.length);
+    max = Math.max(max, held.length);
     // The first piece receives its response last, because the order of pieces must not depend on that of the responses.
     if (held.length === 2) held.pop()?.();
     if (server.requests.length === texts.length) held.pop()?.();
@@ -119,7 +119,7 @@ test('each piece of long speech is a separate job, and the output contains all p
   expect(file).toMatchObject({ path: target, bytes: 29 });
   expect(jobs.map((job) => job.request)).toEqual(bodies);
   expect(reused).toBe(0);
-  expect(most).toBe(2);
+  expect(max).toBe(2);
   expect(existsSync(pieces)).toBe(false);
   expect(new Set(jobs.map((job) => job.record.fingerprint)).size).toBe(5);
   expect(await deps.ledger.ids()).toHaveLength(5);

@@ -32,7 +32,7 @@ interface Wish {
   /** The number of keys used so far. An agent chooses another key only after a lost response. */
   keys: number;
   history: string[];
-  end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
+  end?: 'done' | 'unknown' | 'budget' | 'rejected' | 'failed';
 }
 
 const model = 'vendor-h3-mini';
@@ -94,7 +94,7 @@ class AgentStorm {
     const { code } = await running.result;
     clearTimeout(timer);
     wish.history.push(`command ${wish.key}: ${code}`);
-    if (code === 0) wish.end = 'told';
+    if (code === 0) wish.end = 'done';
     if (code === 7) wish.end = 'unknown';
     if (code === 12) wish.end = 'budget';
   }
@@ -133,7 +133,7 @@ class AgentStorm {
 
   #read(wish: Wish, { ok, pending, error, next }: Answered): void {
     const first = next?.arguments['key'];
-    if (ok && pending === undefined) wish.end = 'told';
+    if (ok && pending === undefined) wish.end = 'done';
     else if (error?.code === 'conflict' && typeof first === 'string') wish.key = first;
     else if (error?.exit_code === 7) wish.end = 'unknown';
     else if (error?.exit_code === 12) wish.end = 'budget';
@@ -234,7 +234,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
     const charges = gateway.chargesFor(text);
     total += charges;
     const records = recordsOf(user, text);
-    if (end === 'told' ? charges === 1 : charges <= (end === 'unknown' || end === 'failed' ? 1 : 0)) continue;
+    if (end === 'done' ? charges === 1 : charges <= (end === 'unknown' || end === 'failed' ? 1 : 0)) continue;
     found.push([`${text} was charged ${charges} times (${end}):`, ...history, ...records].join('\n  '));
   }
   if (total * 5 > limit) found.push(`${total} charges of 5 exceed the budget of ${limit}`);

@@ -49,7 +49,7 @@ export class CompareView {
       ArrowLeft: () => this.#point(this.#current - 1),
       ArrowRight: () => this.#point(this.#current + 1),
       x: () => this.#again(),
-      ...ratingKeys((rating) => this.#said({ rating })),
+      ...ratingKeys((rating) => this.#setMark({ rating })),
     }));
   }
 
@@ -144,14 +144,14 @@ export class CompareView {
     });
   }
 
-  #said(change: Parameters<Marks['set']>[1]): void {
+  #setMark(change: Parameters<Marks['set']>[1]): void {
     const pane = this.#panes[this.#current];
     if (pane !== undefined) this.#marks.set(pane.item.id, change);
   }
 
   #again(): void {
     const id = this.#panes[this.#current]?.item.id ?? '';
-    this.#said({ again: !this.#marks.of(id).again });
+    this.#setMark({ again: !this.#marks.of(id).again });
   }
 
   // Starts the players only when all are ready, because a late player would lag from the first frame.

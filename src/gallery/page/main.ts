@@ -52,19 +52,19 @@ class ExportView {
       ['2', 'those rated 2 or less'],
       ['3', 'those rated 3 or less'],
     ].map(([value, text]) => make('option', { value }, text));
-    const most = make('select', { 'aria-label': 'Rated' }, ...options);
+    const maxRating = make('select', { 'aria-label': 'Rated' }, ...options);
     const seeds = make('input', { type: 'checkbox' });
     const status = make('p', { role: 'status' });
     const save = make('button', { type: 'button' }, 'Save redo.jsonl');
     let lines: string[] = [];
     const count = (): void => {
-      const rows = redoRows(this.#data.items, this.#marks.of, Number(most.value), seeds.checked);
+      const rows = redoRows(this.#data.items, this.#marks.of, Number(maxRating.value), seeds.checked);
       lines = rows.lines;
       const omitted = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
       status.textContent = `${lines.length} to remake.${omitted && ` Cannot be remade: ${omitted}.`}`;
       save.disabled = lines.length === 0;
     };
-    for (const input of [most, seeds]) input.addEventListener('change', count);
+    for (const input of [maxRating, seeds]) input.addEventListener('change', count);
     save.addEventListener('click', () =>
       download('redo.jsonl', 'application/jsonl', lines.map((line) => `${line}\n`).join('')),
     );
@@ -72,7 +72,7 @@ class ExportView {
     return make(
       'section',
       {},
-      make('p', {}, 'Remake the jobs marked with x, and ', most, '.'),
+      make('p', {}, 'Remake the jobs marked with x, and ', maxRating, '.'),
       make('label', {}, seeds, ' with the same seeds'),
       status,
       save,

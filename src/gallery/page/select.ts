@@ -106,8 +106,8 @@ function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]
 
 /** Returns an item's prompt, or the text to speak. */
 export function promptOf({ prompt, redo }: GalleryItem): string {
-  const said = prompt ?? redo?.['prompt'] ?? redo?.['text'];
-  return typeof said === 'string' ? said : '';
+  const text = prompt ?? redo?.['prompt'] ?? redo?.['text'];
+  return typeof text === 'string' ? text : '';
 }
 
 /** Returns an item's name: its row in a batch, its key, or its id. */

@@ -71,11 +71,11 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
     focus: open,
     toggle: media.toggle,
     remove: media.remove,
-    show: (said, isCompared) => {
-      rating.show(said.rating);
-      mark(again, 'aria-pressed', String(said.again ?? false));
+    show: (marks, isCompared) => {
+      rating.show(marks.rating);
+      mark(again, 'aria-pressed', String(marks.again ?? false));
       mark(compared, 'aria-pressed', String(isCompared));
-      note.hidden = !said.note;
+      note.hidden = !marks.note;
     },
   };
 }

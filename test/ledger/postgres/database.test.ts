@@ -210,11 +210,11 @@ describe('combined calls', () => {
 
   it('wait for a running call, and then share a statement', async () => {
     const database = new Database(url);
-    const running = { now: 0, most: 0 };
+    const running = { now: 0, max: 0 };
     const asked: string[][] = [];
     const ask = async (keys: string[]): Promise<Map<string, string>> => {
       running.now += 1;
-      running.most = Math.max(running.most, running.now);
+      running.max = Math.max(running.max, running.now);
       asked.push(keys);
       await new Promise((resolve) => setImmediate(resolve));
       running.now -= 1;
@@ -227,7 +227,7 @@ describe('combined calls', () => {
     expect(await Promise.all([first, one('b'), other('c'), one('d'), other('e')])).toEqual([
       ...['a', 'b', 'c', 'd', 'e'],
     ]);
-    expect([running.most, asked.flat().length]).toEqual([1, 5]);
+    expect([running.max, asked.flat().length]).toEqual([1, 5]);
     expect(asked.length).toBeLessThanOrEqual(3);
   });
 

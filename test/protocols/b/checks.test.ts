@@ -116,7 +116,7 @@ describe('fields that Protocol B refuses', () => {
     for (const [members, field] of places) expect(fieldsOf({ ...goodBody, ...members })).toEqual([field]);
   });
 
-  test('do not include a number of many digits in ExtInfo', () => {
+  test('do not include a number with many digits in ExtInfo', () => {
     expect(
       check({ ...goodBody, ExtInfo: '{"seed":12345678901234567890,"x":"12345678901234567890"}' }),
     ).toEqual([]);

@@ -164,10 +164,10 @@ describe('the check of a Protocol C body', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('limits the list %s to %i entries', (field, most) => {
+  ])('limits the list %s to %i entries', (field, max) => {
     const body = { model: official, prompt: 'x' };
-    expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
-    expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);
+    expect(broken({ ...body, [field]: urls(max) })).toEqual([]);
+    expect(broken({ ...body, [field]: urls(max + 1) })).toEqual([field]);
     for (const wrong of [url, null, {}, 5]) expect(broken({ ...body, [field]: wrong })).toEqual([field]);
     for (const wrong of [null, 5, {}, '', 'file:///x'])
       expect(broken({ ...body, [field]: [url, wrong] })).toEqual([`${field}.1`]);

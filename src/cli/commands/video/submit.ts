@@ -145,7 +145,7 @@ async function submitCommand(
 // Prints a note only once, because repeating it for every submission would be noise. If the state folder is not
 // writable, prints the note each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
-  const folder = join(ledgerFolder(await context.settings()), 'told');
+  const folder = join(ledgerFolder(await context.settings()), 'printed-notes');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
   try {
     await makeFolder(folder);

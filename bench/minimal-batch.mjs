@@ -2,7 +2,7 @@
 // first byte, sends the POST on a connection used for this row only, and records the handle, the poll, the result and
 // the outcome. It syncs data before the next step relies on it. Run it in a folder for records/ and out/:
 //
-//   node bench/least-batch.mjs URL ROWS CONCURRENCY
+//   node bench/minimal-batch.mjs URL ROWS CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { closeSync, fsync, linkSync, mkdirSync, openSync, unlinkSync, writeSync } from 'node:fs';
 import http from 'node:http';

@@ -14,7 +14,7 @@ const made = (name) => statSync(join(dist, name)).mtimeMs;
 const [undici] = readdirSync(dist)
   .filter((name) => /^undici-[\w-]+\.cjs$/.test(name))
   .sort((one, other) => made(other) - made(one));
-const { load, keep } = loader(dist, openCache('least'), 'least');
+const { load, keep } = loader(dist, openCache('minimal'), 'minimal');
 const { Pool } = Object.values(load(undici)).find((part) => part.Pool !== undefined);
 const url = new globalThis.URL(process.argv[2]);
 const dispatcher = new Pool(url.origin, { connections: 1 });

@@ -2,8 +2,8 @@
 // commits `sending` before the first byte, then the handle, then the result with its hash and the row's end. Run
 // the worker in a folder for out/:
 //
-//   node bench/least/workers.mjs init DATABASE ROWS
-//   node bench/least/workers.mjs work DATABASE URL CONCURRENCY
+//   node bench/minimal/workers.mjs init DATABASE ROWS
+//   node bench/minimal/workers.mjs work DATABASE URL CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { open, rename } from 'node:fs/promises';
