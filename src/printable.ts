@@ -28,9 +28,9 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 const maxSecretLength = 64 * 1024;
 
 /**
- * Returns how much of incomplete text can be displayed without splitting a secret, in UTF-16 code
- * units. The displayed part ends with the last complete line or word. An overlong line or word is
- * split at a point that no secret spans.
+ * Returns the length of the part of incomplete text that can be displayed without splitting a secret, in UTF-16 code
+ * units. This part ends with the last complete line or word. An overlong line or word is split at a point that no
+ * secret spans.
  */
 export function safeCutIndex(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lineEnd = text.lastIndexOf('\n') + 1;

@@ -222,7 +222,7 @@ export interface RecordedBudgets {
   standing: string[];
   /** What `--budget` applied to: the command or a batch; undefined if it was not set. */
   own?: 'command' | { batch: string };
-  /** The limit set with `--budget`; undefined if no limit was set, or if an older mgw did not record the limit. */
+  /** The limit set with `--budget`; undefined if no limit was set, or if an older version did not record the limit. */
   limit?: string;
 }
 

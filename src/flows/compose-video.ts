@@ -267,7 +267,7 @@ async function listingUse(
   return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
-// Rejects a default under a misspelled protocol: it would be ignored, and the video could cost more than intended.
+// Refuses a default under a misspelt protocol: it would be ignored, and the video could cost more than intended.
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
   const unknownName = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
   if (unknownName === undefined) return;

@@ -96,7 +96,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
 
 function setsExactly(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
-  // Blank text cannot be a flag: in a table, a blank field is absent, and a flag rejects a blank value.
+  // Blank text cannot be a flag: in a table, a blank field is absent, and a flag refuses a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
     const parsed = typeof given === 'string' ? flag.fromFrame?.(given) : undefined;

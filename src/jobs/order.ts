@@ -180,7 +180,7 @@ export interface JobDeps extends PayDeps {
 export const queryTimeoutMs = 30_000;
 
 /**
- * Refuses a name that contains the API key, because records and file names would store it.
+ * Refuses a name that contains the API key, because it would be stored in records and file names.
  * @param label the flag or field that contains the name
  * @throws MgwError('usage') that does not quote the name.
  */

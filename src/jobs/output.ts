@@ -150,7 +150,7 @@ export const openPlaceholders = ['job', 'n'] as const;
 
 /**
  * Returns the output that `-o` specifies: a folder, or a template whose folder ends before the first placeholder.
- * @param hasColumns whether row columns may be placeholders; if so, {@link outputPath} rejects unknown names
+ * @param hasColumns whether row columns may be placeholders; if so, {@link outputPath} refuses unknown names
  * @throws Error if the output is not a valid template.
  */
 export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
@@ -211,7 +211,7 @@ function checkLength(name: string): void {
 
 /** Replaces row columns in an output template. Standard placeholders and unknown names are left unchanged. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
-  // `outputPath` rejects a template this long.
+  // `outputPath` refuses a template this long.
   if (template.length > maxPathBytes) return template;
   return template.replace(placeholderPattern, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;

@@ -19,7 +19,7 @@ interface VerifyOptions {
   now?: number;
 }
 
-/** Returns the mistakes of all clients that used a state directory. */
+/** Returns the mistakes of all clients that used a state folder. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
   const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);

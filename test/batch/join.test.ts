@@ -273,7 +273,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('exits 2 without ffmpeg, and suggests the package to install', async () => {
+  it('exits with 2 without ffmpeg, and suggests the package to install', async () => {
     const file = await ran(['s1']);
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());
@@ -281,7 +281,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
-  it('exits 2 if the output is missing or unsupported', async () => {
+  it('exits with 2 if the output is missing or unsupported', async () => {
     const file = scene.file('m.csv', rows(['s1']));
     for (const args of [[], ['-o', 's3://bucket/film.mp4'], ['-o', 'film.avi']]) {
       const { code, stderr } = await runHereAs(scene.user, ['batch', 'join', file, ...args]);

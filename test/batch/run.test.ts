@@ -607,7 +607,7 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
   });
 
-  it('is reported at once, with the retry that remakes it, if its task has expired', async () => {
+  it('is reported immediately, with the retry that remakes it, if its task has expired', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     rmSync(scene.at('a.mp4'));
@@ -672,7 +672,7 @@ it('a retry of failed rows reports a failed row that was changed, and does not r
 describe('the budget of a batch', () => {
   beforeEach(() => mgw('config', 'set', 'prices.c.vendor-h3-mini', 'video=1'));
 
-  it('applies to all runs of a batch together, and a run that would exceed the budget exits 12', async () => {
+  it('applies to all runs of a batch together, and a run that would exceed the budget exits with 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('4');
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];

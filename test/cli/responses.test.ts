@@ -129,7 +129,7 @@ describe('an unusual response', () => {
     });
   });
 
-  it('is charged once if it has no final event, and the command prints the received text and exits 9', async () => {
+  it('is charged once if it has no final event, and the command prints the received text and exits with 9', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -169,7 +169,7 @@ describe('an unusual response', () => {
     }
   });
 
-  it('is printed if it reached its token limit, and the command exits 9', async () => {
+  it('is printed if it reached its token limit, and the command exits with 9', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);

@@ -221,7 +221,7 @@ describe.concurrent('a slow download', () => {
 
 describe.concurrent('kill -9 during the download', () => {
   // `npm run storm -- --power-cut` tries every disk operation.
-  it('leaves the output absent, and the rerun exits 0', async ({ open }) => {
+  it('leaves the output absent, and the rerun exits with 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
     const running = scene.start(scene.command());
@@ -242,7 +242,7 @@ describe.concurrent('kill -9 during the download', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('leads to exit 10, the .part file is kept, and a rerun exits 0 once space is available', async ({
+  it('leads to exit 10, the .part file is kept, and a rerun exits with 0 once space is available', async ({
     open,
   }) => {
     const video = film(600_000);
@@ -299,7 +299,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
   const video = film(3000);
   const encoded = video.toString('base64');
 
-  it('is not saved if its Base64 is invalid, and the command exits 9', async ({ open }) => {
+  it('is not saved if its Base64 is invalid, and the command exits with 9', async ({ open }) => {
     const scene = await open('a', { video });
     inline(scene, `${encoded.slice(0, 100)}*${encoded.slice(101)}`);
     await expectUnpublished(scene, 9);

@@ -181,7 +181,7 @@ describe.concurrent('a status that reverts after success', () => {
 });
 
 describe.concurrent('kill -9 four times at random', () => {
-  it('is followed by a rerun that exits 0 after one creation', async ({ open }) => {
+  it('is followed by a rerun that exits with 0 after one creation', async ({ open }) => {
     const scene = await open('c');
     let left = 1;
     let kill = (): unknown => undefined;

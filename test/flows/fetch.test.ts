@@ -98,7 +98,7 @@ it.each<[string, JobEvent[]]>([
   ['accepted', [accepted]],
   ['never sent', []],
 ])(
-  'a command on a job that was %s exits 2 with "No such job" if another command has just removed the job',
+  'a command on a job that was %s exits with 2 with "No such job" if another command has just removed the job',
   async (_, events) => {
     const { protocol, client, asked } = verdictOf(seen('running'));
     const deps = await flowDeps(freshFolder(), { client });
@@ -296,7 +296,7 @@ describe('fetch --no-wait', () => {
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
     ['cannot be queried', { kind: 'again', failure, hasNoStateYet: true }],
-  ])('exits 8 after one query if the task %s', async (_, verdict) => {
+  ])('exits with 8 after one query if the task %s', async (_, verdict) => {
     const [error, asked] = await fetched(verdict, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);
   });

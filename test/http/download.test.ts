@@ -289,7 +289,7 @@ describe('a download with a status other than 200', () => {
     expect(server.asked).toHaveLength(4);
   });
 
-  it('exits 6 if the status does not change', async () => {
+  it('exits with 6 if the status does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
@@ -328,7 +328,7 @@ describe('a download with a status other than 200', () => {
 });
 
 describe('a download without a connection', () => {
-  it('is not retried, sends no request and exits 6 if the certificate is untrusted, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
+  it('is not retried, sends no request and exits with 6 if the certificate is untrusted, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     onTestFinished(() => void vi.unstubAllEnvs());
     const certificate = selfSigned({ hosts: ['127.0.0.1'] });
@@ -341,7 +341,7 @@ describe('a download without a connection', () => {
     expect([server.asked, ctx.clock.pauses]).toEqual([[], []]);
   });
 
-  it('is retried, then exits 6', async () => {
+  it('is retried, then exits with 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
     await server.stop();
@@ -358,7 +358,7 @@ describe('a download without a connection', () => {
   it.each([
     ['a protocol other than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${`x: ${'y'.repeat(500)}\r\n`.repeat(400)}`],
-  ])('exits 6 if the server sends %s', async (_, bytes) => {
+  ])('exits with 6 if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
@@ -469,14 +469,14 @@ describe('a redirected download', () => {
     expect(server.asked.map((each) => each.path)).toEqual(['/a', path]);
   });
 
-  it('exits 9 at the sixth redirect', async () => {
+  it('exits with 9 at the sixth redirect', async () => {
     const server = await ctx.start(to('/film.mp4'));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(server.asked).toHaveLength(6);
   });
 
   it.each(['http://169.254.169.254/x', 'file:///etc/passwd'])(
-    'exits 9 at a redirect to %s',
+    'exits with 9 at a redirect to %s',
     async (location) => {
       const server = await ctx.start(to(location));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject({

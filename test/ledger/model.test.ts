@@ -231,7 +231,7 @@ class Resubmit implements Command {
   }
 }
 
-/** A submission, the first or by decision of the user another one, whose process dies at one of its ledger calls. */
+/** A submission (the first, or another one that the user decided on) whose process dies at one of its ledger calls. */
 class DieSubmitting implements Command {
   constructor(
     readonly day: Day,

@@ -64,7 +64,7 @@ const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 test.each([
   ['before the response head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],
-])('a rerun of a speech command that was killed %s exits 9 and sends nothing', async (_, events) => {
+])('a rerun of a speech command that was killed %s exits with 9 and sends nothing', async (_, events) => {
   const { run, server, target, deps } = await after(...events);
   writeFileSync(`${target}.part`, 'some');
   const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
@@ -220,7 +220,7 @@ test('a finished speech file is delivered even if another run is waiting for the
   expect(server.requests).toHaveLength(0);
 });
 
-test("speech is saved, and mgw exits 10, if the ledger's disk fills up after the response head arrives", async () => {
+test("speech is saved, and mgw exits with 10, if the ledger's disk fills up after the response head arrives", async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

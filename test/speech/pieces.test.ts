@@ -416,7 +416,7 @@ describe('the run after a killed run of long speech', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test("exits 10, and costs nothing, if the killed run's output was replaced", async () => {
+  test("exits with 10, and costs nothing, if the killed run's output was replaced", async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();

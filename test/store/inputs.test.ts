@@ -261,7 +261,7 @@ describe('a failing store', () => {
   });
 });
 
-test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits 130, and the same command then works', async () => {
+test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits with 130, and the same command then works', async () => {
   const { user, store, sent } = await scene();
   const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
   const running = user.start([...withImage, '--json']);

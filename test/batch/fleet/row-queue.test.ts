@@ -183,7 +183,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, returned: [], unpaid: [] });
   });
 
-  it('rows that wait for their retry are available at once after the user enqueues them again', async () => {
+  it('rows that wait for their retry are available immediately after the user enqueues them again', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (const again of [() => enqueue('a'), () => requeueRows(one.query, 'clips')]) {

@@ -346,7 +346,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('a worker exits 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
+  it('a worker exits with 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     file = join(machines.shared, 'clips.jsonl');

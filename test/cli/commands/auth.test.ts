@@ -52,7 +52,7 @@ describe('auth login', () => {
       says({ error: { message: `No user of ${canaryKey}` } }, 401),
       3,
       'auth',
-      'rejected the key',
+      'refused the key',
     ],
     [
       'an address that is not a gateway',
@@ -182,7 +182,7 @@ describe('auth status', () => {
     expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +unknown/)]);
   });
 
-  it('exits 2 if the key is missing or invalid', async () => {
+  it('exits with 2 if the key is missing or invalid', async () => {
     expect((await userHere().run(['auth', 'status'])).code).toBe(2);
     const bad = await userHere().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
     expect(bad).toMatchObject({ code: 2 });

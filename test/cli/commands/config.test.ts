@@ -162,7 +162,7 @@ describe('config edit', () => {
     ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
     ['s/}}}/}}/', 'it is not JSON'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
-  ])('exits 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
+  ])('exits with 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
     const user = userHere();
     const text =
       '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';

@@ -84,7 +84,7 @@ describe('an interrupted download', () => {
     },
   );
 
-  it('exits 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
+  it('exits with 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',

@@ -53,7 +53,7 @@ describe('a missing or blank field of a Protocol B body', () => {
   });
 });
 
-describe('a misspelled field name', () => {
+describe('a misspelt field name', () => {
   test.each([
     ['modelName', 'ModelName'],
     ['model', 'ModelName'],

@@ -156,7 +156,7 @@ export function pathBelow(baseUrl: URL, path: string): string {
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// Headers that `--header` rejects: credentials, which process lists would display, and headers that the transport sets.
+// Headers that `--header` refuses: credentials, which process lists would display, and headers that the transport sets.
 const credentialHeaders = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
 const transportHeaders =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;

@@ -190,7 +190,7 @@ function addAllFlags(command: Command): void {
 const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
- * Determines a submission's protocol from its model, and rejects flags that the protocol does not have.
+ * Determines a submission's protocol from its model, and refuses flags that the protocol does not have.
  * @returns the protocol. If only an earlier job with the model has it, `fault` is the reason why a new job would not.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
