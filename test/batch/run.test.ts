@@ -218,7 +218,7 @@ describe('a batch run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
 
-  it('continues with the other rows if the key may not use the model of a row, but stops if the key is refused', async () => {
+  it('continues with the other rows if the key cannot use the model of a row, but stops if the key is refused', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a kite']));
     const run = (): Promise<BatchJson> => scene.read('run', file, '--concurrency', '1');
     let message = 'user is banned';

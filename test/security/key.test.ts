@@ -9,7 +9,7 @@ import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn, filesBelow } from './commands.ts';
 import { reflections, startMirror, type Reflection } from './mirror.ts';
 
-/** Returns every spelling in which gateways are known to log a key, and some further spellings. */
+/** Returns every spelling in which gateways are known to log a key, and some other spellings. */
 function spellingsOf(key: string): string {
   const each = (form: (hex: string) => string): string =>
     [...Buffer.from(key)].map((byte) => form(byte.toString(16).padStart(2, '0'))).join('');

@@ -43,8 +43,9 @@ interface Released {
 
 /**
  * The rows of enqueued batches, assigned to workers one by one. A row belongs to its worker's lease. When the lease
- * ends, another worker claims the row, and the earlier worker can no longer change it. A row is quarantined after
- * five workers have died while running it. Assigning a row twice costs nothing, because the ledger prevents a second payment.
+ * ends, another worker claims the row, and the earlier worker can no longer change it. A row is quarantined after five
+ * workers have died while running it. Assigning a row twice costs nothing, because the ledger prevents a second
+ * payment.
  */
 export class RowQueue {
   readonly #fleet: FleetState;

@@ -116,7 +116,7 @@ async function newPage(browser: Browser): Promise<Page> {
   return page;
 }
 
-/** Opens an address in a page that all tests share, because each further page would start a process. */
+/** Opens an address in a page that all tests share, because each additional page would start a process. */
 async function open(address: string, stored = '{}'): Promise<void> {
   const script = await page.addInitScript((kept) => {
     if (location.protocol === 'about:') return;
