@@ -19,7 +19,7 @@ interface Mutation {
 const changes: Record<string, Json | undefined> = {
   removed: undefined,
   null: null,
-  'a text': 'text',
+  text: 'text',
   'a number': 7,
   'a list': [1],
 };
@@ -93,9 +93,9 @@ describe.concurrent('a speech frame with a field removed, set to null or of anot
       zeros += 1;
       // The command may succeed, because a frame may have no audio (specification 2.6), and text may happen to be valid
       // Base64.
-      const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
+      const received = change === 'text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
-      const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
+      const expected = path === 'data' ? Buffer.concat([kept, received]) : audio;
       expect(readFileSync(out).equals(expected), what).toBe(true);
       expect(path, what).not.toBe('code');
     });

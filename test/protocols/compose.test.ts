@@ -186,7 +186,7 @@ describe('compose', () => {
       '--duration: 1e3 is not allowed; allowed: a whole number in digits, such as 5',
     ],
     [
-      'a blank text',
+      'blank text',
       { flags: { prompt: ' ' } },
       '--prompt (instances.0.prompt): " " is not allowed; allowed: non-empty text',
     ],

@@ -42,7 +42,7 @@ describe('judgeFailedSubmission', () => {
     ['a message alone', { message: 'slow down' }, 'unavailable'],
     ['no error', {}, 'unknown'],
     ['a list', ['overloaded'], 'unknown'],
-    ['a text', '"overloaded"', 'unknown'],
+    ['text', '"overloaded"', 'unknown'],
     [
       'the phrase "Service Unavailable" alone, as from a load balancer',
       { message: 'Service Unavailable' },

@@ -32,7 +32,7 @@ describe('the text splitter', () => {
     ['splits between characters as a last resort', 'abcdefgh', 3, ['abc', 'def', 'gh']],
     ['does not split at a decimal point', 'It is 3.14159 now', 13, ['It is 3.14159', 'now']],
     ['accepts a sentence that ends exactly at the limit', 'Abc. Def.', 4, ['Abc.', 'Def.']],
-    ['returns no pieces for a blank text', ' \n\t ', 3, []],
+    ['returns no pieces for blank text', ' \n\t ', 3, []],
     ['drops text that cannot be spoken', 'One.\n\n* * *\n\nTwo.', 6, ['One.', 'Two.']],
   ])('%s', (_, text, max, pieces) => {
     expect(splitText(text, max)).toEqual(pieces);

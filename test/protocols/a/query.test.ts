@@ -201,7 +201,7 @@ describe('a successful operation', () => {
     ['a response that is a list', { name, done: true, response: [] }],
     ['samples that are an object', finished({})],
     [
-      'a generateVideoResponse that is a text',
+      'a generateVideoResponse that is text',
       { name, done: true, response: { generateVideoResponse: 'x' } },
     ],
   ])('is reported as unproven if there is nothing to fetch: %s', (_, body) => {
@@ -223,7 +223,7 @@ describe('a failed operation', () => {
     ],
     ['a code alone', { code: 13 }, { code: 'task_failed', message: 'error 13 INTERNAL without a message' }],
     ['a message alone', { message: 'no' }, { code: 'task_failed', message: 'no' }],
-    ['a text', 'no', { code: 'task_failed', message: 'no' }],
+    ['text', 'no', { code: 'task_failed', message: 'no' }],
     [
       'the content policy',
       { code: 3, message: 'The prompt violates our content policy.' },
