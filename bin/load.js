@@ -33,8 +33,8 @@ exports.loader = (folder, cache, use, asset) => {
   const loaded = new Map();
   const fresh = [];
   const load = (name) => {
-    const known = loaded.get(name);
-    if (known !== undefined) return known.exports;
+    const cachedModule = loaded.get(name);
+    if (cachedModule !== undefined) return cachedModule.exports;
     const module = { exports: {} };
     loaded.set(name, module);
     const filename = `${folder}/${name}`;

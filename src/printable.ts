@@ -86,6 +86,6 @@ export function counted(count: number, noun: string): string {
 
 /** Returns the first `max` texts as a list, with the number of the others: `a, b and 3 more`. */
 export function listOf(texts: readonly string[], max: number): string {
-  const shown = texts.slice(0, max).join(', ');
-  return texts.length > max ? `${shown} and ${texts.length - max} more` : shown;
+  const list = texts.slice(0, max).join(', ');
+  return texts.length > max ? `${list} and ${texts.length - max} more` : list;
 }

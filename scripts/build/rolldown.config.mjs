@@ -27,8 +27,8 @@ const withoutChildProcess = {
 const visible =
   '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
-  'const segmenter = new Intl.Segmenter();': `let made;
-const segmenter = { segment: (text) => (made ??= new Intl.Segmenter()).segment(text) };`,
+  'const segmenter = new Intl.Segmenter();': `let instance;
+const segmenter = { segment: (text) => (instance ??= new Intl.Segmenter()).segment(text) };`,
   'const rgiEmojiRegex = /^\\p{RGI_Emoji}$/v;': `let emoji;
 const rgiEmojiRegex = { test: (text) => (emoji ??= new RegExp('^\\\\p{RGI_Emoji}$', 'v')).test(text) };`,
   [`const visibleCharacterRegex = /${visible}/v;`]: `let visible;

@@ -228,8 +228,8 @@ class Planning {
     try {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
-      const named = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
-      return this.#isUnique(named, row.line) ? { ...namedRow, cacheKey } : undefined;
+      const fullRow = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
+      return this.#isUnique(fullRow, row.line) ? { ...namedRow, cacheKey } : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);

@@ -99,7 +99,7 @@ async function outcomeOf(
     kind = actionKind;
     outcome = (await action(open(globals))) ?? outcome;
   };
-  const ended = (result: Outcome): Promise<Outcome> => {
+  const withNext = (result: Outcome): Promise<Outcome> => {
     const isRun = kind === 'runs jobs' && exitCodeOf(result) !== exitCodes.usage;
     return withNextCommand({ ...result, isRun }, program, argv);
   };
@@ -109,13 +109,13 @@ async function outcomeOf(
     requireUtf8(argv);
     program = createProgram(argv, runAction, screens);
     await program.run();
-    return await ended(outcome);
+    return await withNext(outcome);
   } catch (error) {
     const text = program?.parserOutput().trimEnd() ?? '';
     if (!(error instanceof CommanderError)) {
-      const thrown = toMgwError(error);
-      const json = thrown.job && { job: (await import('../jobs/view.ts')).jobView(thrown.job) };
-      return ended({ json: json ?? {}, error: thrown, help: text });
+      const mgwError = toMgwError(error);
+      const json = mgwError.job && { job: (await import('../jobs/view.ts')).jobView(mgwError.job) };
+      return withNext({ json: json ?? {}, error: mgwError, help: text });
     }
     const helped = wantsJson(argv) ? program?.helpTarget() : undefined;
     if (helped !== undefined) {

@@ -89,10 +89,10 @@ export function openSession(options: SessionOptions): Session {
   });
   const gateway = once(async () => {
     const resolved = await settings();
-    const opened = await gatewayOf(resolved, closers);
+    const openGateway = await gatewayOf(resolved, closers);
     // Redact the configured key in the sandbox too, because a prompt may contain it by mistake.
-    secrets.add(opened.key, resolved.key?.readIfValid());
-    return opened;
+    secrets.add(openGateway.key, resolved.key?.readIfValid());
+    return openGateway;
   });
   let deadline: Deadline | undefined;
   const client = once(async () => {

@@ -83,10 +83,10 @@ function takenFrom(body: JsonObject, flag: Flag, frames: readonly string[]): str
   const last = segments.at(-1) ?? '';
   const value = memberOf(holder, last);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
-  const given = [true, false, text, ...frames].find((each) => setsExactly(flag, each, value));
-  if (given === undefined) return undefined;
+  const flagValue = [true, false, text, ...frames].find((each) => setsExactly(flag, each, value));
+  if (flagValue === undefined) return undefined;
   Reflect.deleteProperty(holder as JsonObject, last);
-  return given;
+  return flagValue;
 }
 
 function memberOf(holder: Json | undefined, step: string): Json | undefined {

@@ -93,8 +93,8 @@ function excerpt(value: Json | undefined, from: number, until: number, escaped: 
   const text = textOf(value);
   const start = isInsidePair(text, from) ? from - 1 : from;
   const end = isInsidePair(text, until) ? until + 1 : until;
-  const shown = `${start > 0 ? '…' : ''}${text.slice(start, end)}${end < text.length ? '…' : ''}`;
-  const quoted = typeof value === 'string' ? JSON.stringify(shown) : shown;
+  const cropped = `${start > 0 ? '…' : ''}${text.slice(start, end)}${end < text.length ? '…' : ''}`;
+  const quoted = typeof value === 'string' ? JSON.stringify(cropped) : cropped;
   return quoted.replace(escaped, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 

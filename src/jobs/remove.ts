@@ -168,7 +168,7 @@ export async function prune(
   options: PruneOptions,
   budgetsOf: BudgetsOf,
 ): Promise<PruneResult> {
-  const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
+  const keptCounts = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
   const removed: string[] = [];
   const remove = async (job: Job): Promise<Obstacle | undefined> =>
     options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
@@ -178,9 +178,9 @@ export async function prune(
     const reason =
       job === undefined ? 'newer' : ((await reasonToKeep(job, ledger, options)) ?? (await remove(job)));
     if (reason === undefined) removed.push(id);
-    else kept[reason] += 1;
+    else keptCounts[reason] += 1;
   }
-  return { removed, kept };
+  return { removed, kept: keptCounts };
 }
 
 async function reasonToKeep(

@@ -207,18 +207,18 @@ function shortfallOf(
   amount: Decimal | undefined,
   { limit, spent, reserved }: BudgetState,
 ): BudgetShortfall {
-  const used = add(spent, reserved);
+  const usedAmount = add(spent, reserved);
   const amountLimit = limit?.amount ?? zero;
   return {
     name,
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(excess(amountLimit, used)),
+    left: formatDecimal(excess(amountLimit, usedAmount)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
       // Another process may have released an amount since this payment was refused.
-      exceeded_by: formatDecimal(excess(add(used, amount), amountLimit)),
+      exceeded_by: formatDecimal(excess(add(usedAmount, amount), amountLimit)),
     }),
   };
 }

@@ -92,9 +92,9 @@ function applyFlags(
   for (const [name, flag] of table) {
     if (!Object.hasOwn(values, name)) continue;
     const value = flagValue(flag, `--${name}`, values[name], fromFiles?.includes(name));
-    const joined = joinLists(fieldValues.get(flag.field), value);
-    fieldValues.set(flag.field, joined);
-    write(body, flag.field, joined, `--${name}`);
+    const list = joinLists(fieldValues.get(flag.field), value);
+    fieldValues.set(flag.field, list);
+    write(body, flag.field, list, `--${name}`);
   }
 }
 
@@ -120,8 +120,8 @@ function singleValue(flag: Flag, name: string, rawValue: unknown, isFromFile = f
   if (!hasRightType)
     throw refusedError(flag, name, shownValue(rawValue), flag.kind === 'switch' ? 'true or false' : 'text');
   const value = rawValue as string | boolean;
-  const shown = isFromFile ? valueInFile : shownValue(value);
-  return parseOrRefuse(flag, name, shown, () => (flag.parse === undefined ? value : flag.parse(value)));
+  const valueText = isFromFile ? valueInFile : shownValue(value);
+  return parseOrRefuse(flag, name, valueText, () => (flag.parse === undefined ? value : flag.parse(value)));
 }
 
 function parseOrRefuse(flag: Flag, name: string, shown: string, parse: () => Json): Json {

@@ -145,7 +145,7 @@ export const schema: BodySchema = withDescriptions(
       },
       { error: 'an object with text' },
     ),
-    model: z.optional(z.never({ error: 'none, since a header selects the speech model' })),
+    model: z.optional(z.never({ error: 'none, because a header selects the speech model' })),
   }),
   // The flag also accepts wav, which is not a format of the body.
   speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
@@ -204,8 +204,8 @@ function formatFor(name: string | undefined, output: string | undefined): Speech
     throw usageError(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
-  const known = byExtension[extension];
-  return known === undefined ? undefined : speechFormat(known);
+  const format = byExtension[extension];
+  return format === undefined ? undefined : speechFormat(format);
 }
 
 /**

@@ -73,7 +73,7 @@ export async function speakPieces(
   const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
   sink.lock = output;
   const release = (): Promise<void> => bestEffort(deps, () => output.release());
-  const spoken = await new Pieces(order, withoutRepeats(deps), sink, output)
+  const speech = await new Pieces(order, withoutRepeats(deps), sink, output)
     .speak()
     .finally(async () => {
       await sink.discard();
@@ -83,7 +83,7 @@ export async function speakPieces(
       await release();
       throw error;
     });
-  return { ...spoken, delivered: release };
+  return { ...speech, delivered: release };
 }
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;

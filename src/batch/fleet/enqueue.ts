@@ -126,8 +126,8 @@ export async function enqueue(
  * them. Returns the number of requeued rows.
  */
 export async function requeue(query: Query, batch: string, deps: Pick<PlanDeps, 'ledger'>): Promise<number> {
-  const ended = await rowsInState(query, batch, 'ended');
-  return requeueRows(query, batch, await unpaidRows(ended, batch, deps));
+  const endedRows = await rowsInState(query, batch, 'ended');
+  return requeueRows(query, batch, await unpaidRows(endedRows, batch, deps));
 }
 
 // Returns the rows for which nothing was accepted. Removing them from the queue abandons no task, and running them

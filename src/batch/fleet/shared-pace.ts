@@ -157,12 +157,12 @@ export class SharedPace implements Pace {
 
   // A write that fails is not repeated, because the gateway's next response corrects the pace.
   #write(statement: () => Promise<unknown>): void {
-    const written = statement().then(
+    const write = statement().then(
       () => undefined,
       (error: unknown) => this.#options.note(`Could not record the pace of the batch: ${messageOf(error)}`),
     );
-    this.#writes.add(written);
-    void written.finally(() => this.#writes.delete(written));
+    this.#writes.add(write);
+    void write.finally(() => this.#writes.delete(write));
   }
 }
 

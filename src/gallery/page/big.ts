@@ -102,10 +102,10 @@ export class BigView {
     this.#player = players.map(({ media }) => media).find((media) => media !== undefined);
     if (players.length === 0)
       stage.append(make('p', { class: 'lack' }, foreign(item.reason ?? `This job is ${item.state}.`)));
-    const shown = players.map(({ element }, index) =>
+    const panes = players.map(({ element }, index) =>
       players.length === 1 ? element : captioned(element, item.files[index]?.name ?? ''),
     );
-    stage.append(...shown);
+    stage.append(...panes);
     stage.classList.toggle('several', players.length > 1);
     if (!matchMedia('(prefers-reduced-motion: reduce)').matches) this.#player?.play().catch(() => undefined);
     return stage;

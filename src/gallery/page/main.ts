@@ -86,7 +86,7 @@ const items = new Map(data.items.map((item) => [item.id, item]));
 const marks = new Marks(data);
 const picked = new Set<string>();
 let view = viewOf(location.hash);
-let shown: GalleryItem[] = [];
+let shownItems: GalleryItem[] = [];
 /** Whether the browser's back button closes the open view. */
 let canGoBack = false;
 
@@ -157,23 +157,23 @@ function leave(change: Partial<View>): void {
 function show(next: View): void {
   const before = view.open;
   view = next;
-  shown = filterItems(data.items, view, marks.of);
-  grid.show(shown, view.layout === 'list');
-  empty.hidden = shown.length > 0;
+  shownItems = filterItems(data.items, view, marks.of);
+  grid.show(shownItems, view.layout === 'list');
+  empty.hidden = shownItems.length > 0;
   const compared = view.compare.split(',').flatMap((id) => items.get(id) ?? []);
-  const place = shown.findIndex(({ id }) => id === view.open);
+  const place = shownItems.findIndex(({ id }) => id === view.open);
   big.show(
     compared.length > 0 ? undefined : items.get(view.open),
-    place < 0 ? '' : `${place + 1} / ${shown.length}`,
+    place < 0 ? '' : `${place + 1} / ${shownItems.length}`,
   );
   compareView.show(compared);
-  toolbar.show(view, shown.length, data.items.length, picked.size);
+  toolbar.show(view, shownItems.length, data.items.length, picked.size);
   if (before !== '' && view.open === '' && view.compare === '') grid.focus(before);
 }
 
 function step(by: number): void {
-  const place = shown.findIndex(({ id }) => id === view.open) + by;
-  const next = shown[place];
+  const place = shownItems.findIndex(({ id }) => id === view.open) + by;
+  const next = shownItems[place];
   if (next !== undefined) go({ open: next.id });
 }
 
@@ -184,7 +184,7 @@ function toggleAgain(id: string): void {
 function toggleCompare(id: string): void {
   if (!picked.delete(id) && picked.size < maxCompared) picked.add(id);
   grid.update(id);
-  toolbar.show(view, shown.length, data.items.length, picked.size);
+  toolbar.show(view, shownItems.length, data.items.length, picked.size);
 }
 
 // Returns an action on the current item that first scrolls the item into view.

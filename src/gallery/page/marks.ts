@@ -42,19 +42,19 @@ export class Marks {
   /** Returns an item's marks. This is a property, so that it can be passed as a function. */
   readonly of = (id: string): Mark => {
     const item = this.#items.get(id);
-    const kept = this.#kept.get(id);
-    if (kept === undefined) return { rating: item?.rating, note: item?.note };
-    if (kept.at >= (item?.rated ?? '')) return kept;
-    return { rating: item?.rating, note: item?.note, again: kept.again };
+    const ownMark = this.#kept.get(id);
+    if (ownMark === undefined) return { rating: item?.rating, note: item?.note };
+    if (ownMark.at >= (item?.rated ?? '')) return ownMark;
+    return { rating: item?.rating, note: item?.note, again: ownMark.again };
   };
 
   /** Changes an item's marks. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
-    const kept: Kept = { rating, note, again, at: new Date().toISOString() };
-    this.#kept.set(id, kept);
-    this.#write(id, kept);
+    const ownMark: Kept = { rating, note, again, at: new Date().toISOString() };
+    this.#kept.set(id, ownMark);
+    this.#write(id, ownMark);
     this.onChange(id);
     if (rating !== before.rating || note !== before.note)
       this.#sent = this.#sent.then(() => this.#send(id, { rating, note }));
@@ -73,8 +73,8 @@ export class Marks {
 
   #read(id: string): void {
     try {
-      const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
-      if (isKept(kept)) this.#kept.set(id, kept);
+      const ownMark: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
+      if (isKept(ownMark)) this.#kept.set(id, ownMark);
     } catch {
       // Ignore the error: without storage, the next write fails too, and that failure is reported.
     }
@@ -94,8 +94,8 @@ export class Marks {
       const { path, token } = this.#save;
       const headers = { 'content-type': 'application/json', 'x-mgw-token': token };
       const body = JSON.stringify({ job, rating, note: note || undefined });
-      const answer = await fetch(path, { method: 'POST', headers, body });
-      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      const response = await fetch(path, { method: 'POST', headers, body });
+      if (!response.ok) throw new Error(`HTTP ${response.status}`);
     } catch {
       this.onTrouble(
         'Could not reach mgw, so the rating is stored in this browser only. Export the ratings.',

@@ -31,28 +31,28 @@ export class Posters {
       done(cached);
       return () => undefined;
     }
-    const wanted = { href, done };
-    this.#queue.push(wanted);
+    const posterRequest = { href, done };
+    this.#queue.push(posterRequest);
     this.#next();
     return () => {
-      const place = this.#queue.indexOf(wanted);
+      const place = this.#queue.indexOf(posterRequest);
       if (place >= 0) this.#queue.splice(place, 1);
-      wanted.done = () => undefined;
+      posterRequest.done = () => undefined;
     };
   }
 
   #next(): void {
     if (this.#busy >= maxConcurrent) return;
     // Take the latest request first, because tiles are created from last to first, and the latest ones are visible.
-    const wanted = this.#queue.pop();
-    if (wanted === undefined) return;
+    const posterRequest = this.#queue.pop();
+    if (posterRequest === undefined) return;
     this.#busy += 1;
-    void posterOf(wanted.href)
+    void posterOf(posterRequest.href)
       .catch(() => undefined)
       .then((poster) => {
         this.#busy -= 1;
-        if (poster !== undefined) this.#cache(wanted.href, poster);
-        wanted.done(poster);
+        if (poster !== undefined) this.#cache(posterRequest.href, poster);
+        posterRequest.done(poster);
         this.#next();
       });
   }

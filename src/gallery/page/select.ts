@@ -77,7 +77,7 @@ export function filterItems(
   view: View,
   getMark: (id: string) => Mark,
 ): GalleryItem[] {
-  const wanted = view.text
+  const searchWords = view.text
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '');
@@ -89,7 +89,7 @@ export function filterItems(
       (view.protocol === '' || item.protocol === view.protocol) &&
       (view.tag === '' || item.tags?.includes(view.tag) === true) &&
       (fits === undefined || fits(getMark(item.id))) &&
-      (wanted.length === 0 || holds(item, getMark(item.id), wanted)),
+      (searchWords.length === 0 || holds(item, getMark(item.id), searchWords)),
   );
   const order = orders[view.sort]?.[1];
   return order === undefined ? found : found.sort((one, other) => order(one, other, getMark));
@@ -180,14 +180,14 @@ export function redoRows(
   atMost: number,
   hasSeeds: boolean,
 ): { lines: string[]; without: GalleryItem[] } {
-  const wanted = items.filter(({ id }) => {
+  const selected = items.filter(({ id }) => {
     const { again = false, rating = 9 } = getMark(id);
     return again || rating <= atMost;
   });
-  const lines = wanted.flatMap(({ redo }) =>
+  const lines = selected.flatMap(({ redo }) =>
     redo === undefined ? [] : [JSON.stringify(hasSeeds ? redo : withoutSeed(redo))],
   );
-  return { lines, without: wanted.filter(({ redo }) => redo === undefined) };
+  return { lines, without: selected.filter(({ redo }) => redo === undefined) };
 }
 
 function withoutSeed(row: Record<string, unknown>): Record<string, unknown> {

@@ -141,8 +141,8 @@ function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
   // Requests the poster after a pause, so that scrolling past a tile decodes no video.
-  let giveUp = (): void => clearTimeout(wanted);
-  const wanted = setTimeout(() => {
+  let giveUp = (): void => clearTimeout(timer);
+  const timer = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {
       if (poster === undefined) element.append(make('span', { class: 'nothing' }, 'cannot be played'));
       else draw(canvas, poster);

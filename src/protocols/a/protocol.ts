@@ -111,10 +111,10 @@ function query(handle: string, model?: string): Exchange {
  */
 function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
-  const answer = bodyOf(reply) ?? parseCutJson(reply.text);
-  const handle = textAt(answer, 'name');
+  const operation = bodyOf(reply) ?? parseCutJson(reply.text);
+  const handle = textAt(operation, 'name');
   if (handle === undefined) return judgeUnreadableSubmission(reply, 'operation name', body);
-  return { kind: 'accepted', handle, warning: warningsIn(handle, answer, textAt(body, 'model')) };
+  return { kind: 'accepted', handle, warning: warningsIn(handle, operation, textAt(body, 'model')) };
 }
 
 function warningsIn(handle: string, answer: Json | undefined, model?: string): string | undefined {

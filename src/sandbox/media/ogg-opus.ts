@@ -73,9 +73,9 @@ function page({ type, granule, sequence, packets }: Page): Uint8Array {
   head.writeUInt32LE(sequence, 18);
   head.writeUInt8(packets.length, 26);
   packets.forEach((packet, index) => head.writeUInt8(packet.length, 27 + index));
-  const whole = Buffer.concat([head, ...packets]);
-  whole.writeUInt32LE(checksum(whole), 22);
-  return whole;
+  const bytes = Buffer.concat([head, ...packets]);
+  bytes.writeUInt32LE(checksum(bytes), 22);
+  return bytes;
 }
 
 /** Returns Ogg's CRC-32: polynomial 04c11db7, most significant bit first, nothing inverted. */

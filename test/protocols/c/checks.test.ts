@@ -177,7 +177,7 @@ describe('the check of a Protocol C body', () => {
 describe('the check of a body for a self-hosted model', () => {
   it.each(selfHosted)('refuses reference videos (%s)', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
-      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 accepts reference videos',
+      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, because only vendor-h3 accepts reference videos',
     );
   });
 

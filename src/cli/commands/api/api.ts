@@ -67,11 +67,11 @@ async function api(context: Context, method: string, path: string, options: ApiO
     signals: { soft: signal, hard: signal },
   };
   try {
-    const answer = await apiCall(exchange, call, deps, await context.deadline());
-    const error = refusalOf(answer);
-    const paid = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
-    if (context.globals.json) return { json: await answerView(answer, redact), error, paid };
-    await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
+    const reply = await apiCall(exchange, call, deps, await context.deadline());
+    const error = refusalOf(reply);
+    const charge = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
+    if (context.globals.json) return { json: await answerView(reply, redact), error, paid: charge };
+    await printAnswer(reply, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
     throw signal.aborted
