@@ -15,8 +15,8 @@ function pace(options: { concurrency?: number; perMinute?: number; intervalMs?: 
 } {
   const clock = new TestClock(Number.POSITIVE_INFINITY);
   const limits: number[] = [];
-  const given = { concurrency: 8, intervalMs: 5000, ...options };
-  return { pace: new LocalPace({ ...given, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
+  const paceOptions = { concurrency: 8, intervalMs: 5000, ...options };
+  return { pace: new LocalPace({ ...paceOptions, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
 }
 
 async function enter(one: LocalPace, times: number): Promise<void> {

@@ -414,8 +414,8 @@ describe('a row that was changed after it was paid for', () => {
       (await scene.read('plan', file, ...flags)).rows.map((row) => row.changes?.[0]);
     expect(await changes(speech('pcm'))).toEqual(['the format was wav, is pcm']);
     const url = 'https://gateway.example/prefix';
-    const told = [`the gateway was ${scene.gateway.url}, is ${url}`];
-    expect(await changes(speech('wav'), '--base-url', url)).toEqual(told);
+    const notes = [`the gateway was ${scene.gateway.url}, is ${url}`];
+    expect(await changes(speech('wav'), '--base-url', url)).toEqual(notes);
     const clip = scene.file('s.csv', clips(['a', 'a boat']));
     expect(await changes(clip)).toEqual(['the protocol was tts, is c']);
   });
@@ -504,20 +504,20 @@ describe('an interruption of a batch run', () => {
     const file = scene.file('m.csv', clips(...rows));
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
-    let asked = 0;
+    let callCount = 0;
     const both = new Promise<void>((resolve) => {
       scene.gateway.judge = () => {
-        if ((asked += 1) === 2) resolve();
+        if ((callCount += 1) === 2) resolve();
         return { kind: 'wait', until };
       };
     });
     const more = ['-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '2'];
     const running = scene.user.start(['batch', 'run', file, ...more, '-v', '--json']);
     await both;
-    const told = new Promise<void>((resolve) =>
+    const noted = new Promise<void>((resolve) =>
       running.child.stderr?.on('data', (text) => /Interrupted/.test(String(text)) && resolve()),
     );
-    return { running, file, answer, told };
+    return { running, file, answer, told: noted };
   }
 
   it('stops new submissions but waits for pending responses if it is SIGTERM, and a rerun pays for the remaining rows', async () => {

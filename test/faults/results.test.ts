@@ -118,8 +118,8 @@ describe.concurrent('an expired URL', () => {
     const scene = await open('b');
     scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
     await expectSaved(scene);
-    const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
-    expect(new Set(asked).size).toBe(2);
+    const paths = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
+    expect(new Set(paths).size).toBe(2);
   });
 
   it('leads to exit 9 if it occurs in every response, and the job remains succeeded', async ({ open }) => {
@@ -199,7 +199,7 @@ describe.concurrent('a slow download', () => {
     const video = film(40_000);
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
-    let got = 0;
+    let receivedBytes = 0;
     scene.gateway.script.content.push(async (call) => {
       const { etag = '' } = scene.gateway.served;
       call.socket.write(
@@ -211,8 +211,8 @@ describe.concurrent('a slow download', () => {
       await until(() => (clock.advance(1000), clock.now() - before >= 61_000));
     });
     const { job } = await scene.here(scene.gateway.dialect.command);
-    await save(job, (bytes) => (got = bytes));
-    expect(got).toBe(video.length);
+    await save(job, (bytes) => (receivedBytes = bytes));
+    expect(receivedBytes).toBe(video.length);
     expect(saved(scene).equals(video)).toBe(true);
     expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(2);
     await scene.expectInvariants(1);

@@ -168,14 +168,14 @@ describe.concurrent('control characters in messages of a megabyte', () => {
 });
 
 describe.concurrent('the API key, quoted by the gateway', () => {
-  const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+  const message = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
   // test/security/key.test.ts tests all fields of all commands.
   const places: [string, (scene: Scene) => void][] = [
     [
       'in a failed task',
       ({ gateway }) =>
         (gateway.always.query = (call) =>
-          reply(call.response, { body: { status: 'failed', error: { message: told, code: told } } })),
+          reply(call.response, { body: { status: 'failed', error: { message, code: message } } })),
     ],
     [
       'in a redirect URL',

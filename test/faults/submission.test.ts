@@ -377,8 +377,8 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
     const run = await scene.submit();
     expect(run.json, shown(run)).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
     await scene.expectRerun(9);
-    const asked = scene.gateway.seen.filter(({ path }) => path !== '/v1/models');
-    expect(asked).toHaveLength(1);
+    const requests = scene.gateway.seen.filter(({ path }) => path !== '/v1/models');
+    expect(requests).toHaveLength(1);
     await scene.expectInvariants(1);
   });
 });
@@ -421,9 +421,9 @@ describe.concurrent('a different body under the same --key', () => {
 describe.concurrent('the API key in a response', () => {
   it('is redacted in the record and in the output', async ({ open }) => {
     const scene = await open('c');
-    const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+    const message = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
     scene.gateway.script.submit.push(
-      created({ status: 500, body: JSON.stringify({ error: { message: told } }) }),
+      created({ status: 500, body: JSON.stringify({ error: { message } }) }),
     );
     await expectUnknown(scene, '-v');
   });

@@ -74,14 +74,14 @@ describe('an output lock', () => {
   it('is acquired by one process at a time if many processes find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
-    let held = 0;
+    let holderCount = 0;
     let max = 0;
     await Promise.all(
       pids.map(async (pid) => {
         const lock = await ctx.lock(as(pid, ...pids));
-        max = Math.max(max, (held += 1));
+        max = Math.max(max, (holderCount += 1));
         await new Promise((resolve) => setImmediate(resolve));
-        held -= 1;
+        holderCount -= 1;
         lock.release();
       }),
     );

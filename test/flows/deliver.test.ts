@@ -78,12 +78,12 @@ async function run(
     const otherProcess = { ...deps, lease: leaseOf(currentOwner()) };
     await lockOutput(await localPath(job.id, deps), otherProcess, request);
   }
-  const told: string[] = [];
+  const notes: string[] = [];
   const hooks = {
     isResumed,
-    onAccepted: (_: Job, resumed: boolean) => void told.push(`accepted ${resumed}`),
-    onUpdate: (last: Job) => void told.push(last.state),
-    onEnd: () => void told.push('end'),
+    onAccepted: (_: Job, resumed: boolean) => void notes.push(`accepted ${resumed}`),
+    onUpdate: (last: Job) => void notes.push(last.state),
+    onEnd: () => void notes.push('end'),
   };
   const options: DeliveryOptions = {
     ask: 'finish',
@@ -92,9 +92,9 @@ async function run(
     ...wanted,
   };
   try {
-    return { files: await deliver(job, protocol, options, deps, hooks), told, asked: asked(), job };
+    return { files: await deliver(job, protocol, options, deps, hooks), told: notes, asked: asked(), job };
   } catch (error) {
-    return { error: error as Ran['error'] & object, told, asked: asked(), job };
+    return { error: error as Ran['error'] & object, told: notes, asked: asked(), job };
   }
 }
 

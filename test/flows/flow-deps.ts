@@ -32,14 +32,14 @@ export async function flowDeps(
 
 /** Returns a client that answers every exchange with an empty response, and a function that counts the exchanges. */
 export function countingClient(): { client: GatewayClient; asked: () => number } {
-  let asked = 0;
+  let count = 0;
   const client = {
     exchange: () => {
-      asked += 1;
+      count += 1;
       return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
     },
   } as unknown as GatewayClient;
-  return { client, asked: () => asked };
+  return { client, asked: () => count };
 }
 
 let made = 0;

@@ -167,7 +167,7 @@ describe('speech', () => {
 
   it('is not marked if it is not MP3, and a note reports this for a file and for an object', async () => {
     const { deps, folder } = await scene();
-    const said: number[] = [];
+    const noteCounts: number[] = [];
     for (const [output, mark] of [
       [join(folder, 'a.mp3'), true],
       ['s3://m/a.mp3', true],
@@ -175,9 +175,9 @@ describe('speech', () => {
       [join(folder, 'b.mp3'), false],
     ] as const) {
       await speak(composed, wish({ fresh: true, output, mark }), deps);
-      said.push(deps.notes.filter((note) => note.includes('not marked')).length);
+      noteCounts.push(deps.notes.filter((note) => note.includes('not marked')).length);
     }
-    expect(said).toEqual([1, 2, 2, 2]);
+    expect(noteCounts).toEqual([1, 2, 2, 2]);
   });
 
   it('is saved to a file with a sidecar, whose path must be free', async () => {

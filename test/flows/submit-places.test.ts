@@ -26,16 +26,16 @@ const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
 
 /** Checks a video's output paths before payment. */
 async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
-  const asked: string[] = [];
+  const calls: string[] = [];
   const store: Partial<ObjectStore> = {
     checkFree: (url, force) => {
-      asked.push(`${url} ${force}`);
+      calls.push(`${url} ${force}`);
       return Promise.resolve();
     },
   };
   const deps = { objects: () => Promise.resolve(store as ObjectStore) };
   await videoOrder(videoOf(protocol), wish(more), deps).checkBeforePaying?.();
-  return asked;
+  return calls;
 }
 
 it('a folder in a bucket is not created on this machine', async () => {

@@ -245,11 +245,11 @@ interface Proxy {
 
 /** Starts a proxy that tunnels every request to the port `to`, or refuses every request with `status`. */
 async function proxy(to: number, status = 200): Promise<Proxy> {
-  const asked: Proxy['asked'] = [];
+  const requests: Proxy['asked'] = [];
   const sockets = new Set<Socket>();
   const server = createHttp();
   server.on('connect', (request, socket: Socket) => {
-    asked.push({ target: request.url ?? '', credentials: request.headers['proxy-authorization'] });
+    requests.push({ target: request.url ?? '', credentials: request.headers['proxy-authorization'] });
     sockets.add(socket);
     socket.on('error', () => undefined);
     if (status !== 200) return void socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: 0\r\n\r\n`);
@@ -266,7 +266,7 @@ async function proxy(to: number, status = 200): Promise<Proxy> {
     server.closeAllConnections();
     return new Promise((resolve) => void server.close(() => resolve()));
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked: requests };
 }
 
 describe('a proxy set in the environment', () => {

@@ -161,11 +161,11 @@ it.runIf(hasExiftool && hasFfmpeg)(
     const mark = { UserDefinedText: `(DigitalSourceType) ${term}` };
     const found = JSON.parse(execFileSync('exiftool', args, { encoding: 'utf8' })) as object[];
     expect(found).toMatchObject([mark, ...found.slice(1).map(() => ({ ...mark, Title: 'a boat' }))]);
-    const heard = [speech, ...copies.map(({ bytes = Buffer.alloc(0) }) => bytes)].map((each) => {
+    const decoded = [speech, ...copies.map(({ bytes = Buffer.alloc(0) }) => bytes)].map((each) => {
       const { complaints, output } = ffmpeg(each, [], ['-f', 'md5']);
       return [complaints.replaceAll(/0x[0-9a-f]+/g, ''), output.toString()];
     });
-    expect(new Set(heard.map(String)).size).toBe(1);
+    expect(new Set(decoded.map(String)).size).toBe(1);
   },
 );
 

@@ -44,10 +44,10 @@ describe('a fingerprint of the requested body', () => {
     fingerprintOf({ protocol: 'b', body, userBody: asked }, 'g');
 
   it('ignores additions from a default or the model list', () => {
-    const asked = { ModelName: 'Lite' };
-    expect(of({ ...asked, ModelVersion: '2' }, asked)).toBe(of({ ...asked, ModelVersion: '1' }, asked));
-    expect(of({ ...asked, ModelVersion: '1' }, asked)).toBe(of(asked));
-    expect(of(asked, { ModelName: 'Other' })).not.toBe(of(asked));
+    const userBody = { ModelName: 'Lite' };
+    expect(of({ ...userBody, ModelVersion: '2' }, userBody)).toBe(of({ ...userBody, ModelVersion: '1' }, userBody));
+    expect(of({ ...userBody, ModelVersion: '1' }, userBody)).toBe(of(userBody));
+    expect(of(userBody, { ModelName: 'Other' })).not.toBe(of(userBody));
   });
 });
 

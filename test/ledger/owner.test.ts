@@ -17,8 +17,8 @@ describe('a process', () => {
 
   it('is not considered alive if it has ended or runs on another machine', () => {
     const own = currentOwner();
-    for (const gone of [deadOwner(), { ...own, host: 'elsewhere' }, { ...own, host: '' }])
-      expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
+    for (const otherOwner of [deadOwner(), { ...own, host: 'elsewhere' }, { ...own, host: '' }])
+      expect(lifeOf(otherOwner), JSON.stringify(otherOwner)).not.toBe('alive');
   });
 
   it.each([0, -1, Number.NaN])('is dead if its pid is %d', (pid) => {

@@ -119,9 +119,9 @@ describe('the library: a video', () => {
     const client = clientOf();
     const { job } = await client.submit(boat);
     for await (const seen of client.watch(job.id)) if (seen.state === 'running') break;
-    const asked = gateway.seen.length;
+    const requestCount = gateway.seen.length;
     gateway.polls = 0;
-    expect(gateway.seen.length).toBe(asked);
+    expect(gateway.seen.length).toBe(requestCount);
     expect((await client.wait(job.id)).state).toBe('succeeded');
   });
 });
@@ -385,9 +385,9 @@ describe('the library: an abort', () => {
     stop.abort();
     for (const error of await Promise.all(waits)) expect(error.exitCode).toBe(130);
     expect(warned).not.toHaveBeenCalled();
-    const asked = gateway.seen.length;
+    const requestCount = gateway.seen.length;
     const last = errorOf(client.wait(job.id));
-    await until(() => gateway.seen.length > asked);
+    await until(() => gateway.seen.length > requestCount);
     await client.close();
     expect((await last).exitCode).toBe(130);
   });
@@ -586,17 +586,17 @@ describe('the library: speech', () => {
 
   it('yields the received audio and then throws an error if it breaks off', async () => {
     const { client } = await speaking([hello]);
-    const heard: Uint8Array[] = [];
+    const received: Uint8Array[] = [];
     const listen = async (): Promise<void> => {
       for await (const piece of client.speakStream({ text: 'Hello, world.', key: 'hello' }))
-        heard.push(piece);
+        received.push(piece);
     };
     expect(await errorOf(listen())).toMatchObject({
       code: 'speech_incomplete',
       charged: 'yes',
       retry: 'never',
     });
-    expect(Buffer.concat(heard)).toEqual(hello);
+    expect(Buffer.concat(received)).toEqual(hello);
     expect(await errorOf(listen())).toMatchObject({ charged: 'no', retry: 'never', job: { key: 'hello' } });
   });
 
@@ -620,10 +620,10 @@ describe('the library: speech', () => {
 describe('the library: an interruption', () => {
   it('ends a request to the store if the client is closed', async () => {
     const store = await s3Server();
-    const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
+    const requested = new Promise<void>((resolve) => store.faults.push(() => resolve()));
     const client = clientOf({ env: { ...user.env, ...account, AWS_ENDPOINT_URL_S3: store.url } });
     const failed = errorOf(client.submit({ ...boat, output: 's3://bucket/boat.mp4' }));
-    await asked;
+    await requested;
     await client.close();
     expect(await failed).toMatchObject({ exitCode: 130, charged: 'no' });
     expect(gateway.submissions).toEqual([]);

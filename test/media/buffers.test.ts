@@ -8,15 +8,15 @@ const max = 1024 * 1024;
 /** Simulates a connection. `room` returns the next buffer's size, and `read` the chunk that the reader receives. */
 function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
   const { buffer, callback } = reuseBuffers(max);
-  const given: Uint8Array[] = [];
-  const reader = { push: (chunk: Uint8Array) => given.push(chunk) > 0 } as unknown as Readable;
+  const buffers: Uint8Array[] = [];
+  const reader = { push: (chunk: Uint8Array) => buffers.push(chunk) > 0 } as unknown as Readable;
   let next = buffer();
   return {
     room: () => next.length,
     read: (length, value) => {
       callback.call(reader, length, next.fill(value, 0, length));
       next = buffer();
-      return given.pop() ?? Buffer.alloc(0);
+      return buffers.pop() ?? Buffer.alloc(0);
     },
   };
 }

@@ -261,12 +261,12 @@ test('the media spool returns the same value and media for any JSON, however it 
   const cuts = fc.array(fc.nat(), { maxLength: 20 });
   await fc.assert(
     fc.asyncProperty(tree, cuts, fc.integer({ min: 1, max: 9 }), async (node, places, every) => {
-      const taken: Buffer[] = [];
-      const { sent, kept } = sides(node, taken);
+      const buffers: Buffer[] = [];
+      const { sent, kept } = sides(node, buffers);
       const result = await spool(serialize(sent, escaper(every)), { cuts: places });
       expect(JSON.parse(result.text)).toEqual(JSON.parse(JSON.stringify(kept)));
       expect(result.media.map((bytes) => bytes.toString('hex'))).toEqual(
-        taken.map((bytes) => bytes.toString('hex')),
+        buffers.map((bytes) => bytes.toString('hex')),
       );
       expect(result.spooled.every(({ fault }) => fault === undefined)).toBe(true);
     }),

@@ -19,8 +19,8 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
 
 /** Returns a budget that makes the given decision, and the calls that the budget receives. */
 function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
-  const told: string[] = [];
-  const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));
+  const notes: string[] = [];
+  const note = (what: string): Promise<void> => Promise.resolve(void notes.push(what));
   const budget: Partial<Budget> = {
     reserve: async (charge, limit) => {
       await note(`reserve ${charge.id.replace(/\.\w{8}$/, '')} ${limit === undefined ? 'its own' : 'given'}`);
@@ -32,7 +32,7 @@ function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: 
     release: (id) => note(`release ${id.slice(0, 5)}`),
     state: () => Promise.resolve(state),
   };
-  return { budget: budget as Budget, told };
+  return { budget: budget as Budget, told: notes };
 }
 
 const fits: Decision = { fits: true };
@@ -58,20 +58,20 @@ describe('a reservation', () => {
   ])('with the payment outcome "%s" is settled in every budget by the calls %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
-    const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
-    const { money } = held;
+    const reservation = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
+    const { money } = reservation;
     expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'], limit: '9' });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
-    await held.settle(outcome);
+    await reservation.settle(outcome);
     expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
   it('needs neither a price nor a lease if there is no budget', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
-    const held = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
-    expect(held.money).toEqual({ cost: undefined });
-    await held.settle('accepted');
+    const reservation = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
+    expect(reservation.money).toEqual({ cost: undefined });
+    await reservation.settle('accepted');
   });
 
   it('is made in all budgets or in none', async () => {
@@ -87,9 +87,9 @@ describe('a reservation', () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
-    const held = await ask([named('a', budget), named('b', other.budget)]);
+    const reservation = await ask([named('a', budget), named('b', other.budget)]);
     notes.splice(0);
-    await held.settle('accepted');
+    await reservation.settle('accepted');
     expect(notes).toMatchObject([
       expect.stringMatching(/0\.4 could not be recorded in the budget a: disk full/),
     ]);

@@ -102,13 +102,13 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
     ])('never contain a handle that changes their path: %s', (_, handle) => {
-      const asked = attempt(() => protocol.query(handle));
-      if (asked.error !== undefined) {
-        expectUnaskable(asked.error);
+      const exchange = attempt(() => protocol.query(handle));
+      if (exchange.error !== undefined) {
+        expectUnaskable(exchange.error);
         return;
       }
       // A protocol whose queries have a body may send any handle in the body.
-      expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
+      expect(exchange.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
     it('are checked without throwing or changing the body', () => {
@@ -211,9 +211,9 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     it.each(submission.accepted)(
       "are not refusals if their message is a task's JSON, regardless of the status: $name",
       (sample) => {
-        const said = { message: replyOf(sample).text };
+        const failure = { message: replyOf(sample).text };
         for (const status of [200, 307, 400, 403, 429, 500, 503])
-          for (const body of [said, { error: said }, { code: 'x', message: JSON.stringify(said) }])
+          for (const body of [failure, { error: failure }, { code: 'x', message: JSON.stringify(failure) }])
             expect(submit({ headers: { 'retry-after': '1' }, status, body }).kind).toBe('unknown');
       },
     );

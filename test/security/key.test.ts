@@ -92,9 +92,9 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not contain the key during a submission', async () => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
-    const asked = new Promise((resolve) => gateway.script.submit.push(resolve));
+    const requested = new Promise((resolve) => gateway.script.submit.push(resolve));
     const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];
-    await expectHidden(newUser(gateway.url).start(submit), asked, 'SIGKILL');
+    await expectHidden(newUser(gateway.url).start(submit), requested, 'SIGKILL');
     await gateway.close();
   });
 

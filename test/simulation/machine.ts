@@ -256,10 +256,10 @@ export class Machine {
   }
 
   async #resume(process: Process, replied: Partial<Replied>): Promise<void> {
-    const asked = await process.host.resume({ ...this.#time(), ...replied });
-    this.#asked(process, asked);
-    process.call = asked.call;
-    if (asked.exit !== undefined) process.ended.code = asked.exit;
+    const requests = await process.host.resume({ ...this.#time(), ...replied });
+    this.#asked(process, requests);
+    process.call = requests.call;
+    if (requests.exit !== undefined) process.ended.code = requests.exit;
   }
 
   #time(): { now: number; monotonic: number } {

@@ -53,15 +53,15 @@ export class Program {
     const exported = {} as { main: (args: string[]) => Promise<number> };
     const globals = Object.create(globalThis) as typeof globalThis;
     this.#resets.push(() => Reflect.deleteProperty(globals, Symbol.for('mgw.instance')));
-    const given: Record<string, unknown> = {
+    const parameters: Record<string, unknown> = {
       ...{ exports: exported, require: load, globalThis: globals, ...globalsFor(this, system) },
       afterEachProcess: (reset: () => void) => void this.#resets.push(reset),
     };
     const text = readFileSync(bundle, 'utf8');
-    const evaluate = compileFunction(text, Object.keys(given), { filename: bundle }) as (
+    const evaluate = compileFunction(text, Object.keys(parameters), { filename: bundle }) as (
       ...all: unknown[]
     ) => void;
-    evaluate(...Object.values(given));
+    evaluate(...Object.values(parameters));
     this.#main = exported.main;
   }
 
@@ -87,8 +87,8 @@ export class Program {
     do await new Promise((resolve) => setImmediate(resolve));
     while ((this.#process?.immediates ?? 0) > 0);
     const exit = this.#process?.exit;
-    const asked = this.#asked({ exit });
-    return this.#process?.isDead === true || exit !== undefined ? { begun: [], ended: [], exit } : asked;
+    const requests = this.#asked({ exit });
+    return this.#process?.isDead === true || exit !== undefined ? { begun: [], ended: [], exit } : requests;
   }
 
   ask(call: Call): Replied {
@@ -96,9 +96,9 @@ export class Program {
   }
 
   #asked(more: Partial<Asked>): Asked {
-    const asked = { begun: this.begun, ended: this.ended, ...more };
+    const requests = { begun: this.begun, ended: this.ended, ...more };
     [this.begun, this.ended] = [[], []];
-    return asked;
+    return requests;
   }
 
   #tellTime(replied: Replied): Replied {

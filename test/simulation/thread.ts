@@ -21,5 +21,5 @@ function ask(asked: Asked): Replied {
 
 const program = new Program(bundle);
 program.answer = ask;
-let asked: Asked = { begun: [], ended: [] };
-for (;;) asked = await program.resume(ask(asked));
+let requests: Asked = { begun: [], ended: [] };
+for (;;) requests = await program.resume(ask(requests));

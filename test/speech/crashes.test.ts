@@ -98,13 +98,13 @@ test('the error of a speech job that was killed inside the stream contains the s
 describe('the files of a speech run that was killed', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
-    const held = await lockAs(claimant, target, 'speech');
+    const lock = await lockAs(claimant, target, 'speech');
     if (write === undefined) {
-      closeSync((await held.openPart()).file);
+      closeSync((await lock.openPart()).file);
       return;
     }
     const sink = new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 });
-    sink.lock = held;
+    sink.lock = lock;
     await sink.open();
     await sink.write(write);
     const kept = await sink.complete();

@@ -104,14 +104,14 @@ const broken = (response: ServerResponse): boolean => {
 };
 
 test('each piece of long speech is a separate job, and the output contains all pieces in order', async () => {
-  const held: (() => void)[] = [];
+  const pending: (() => void)[] = [];
   let max = 0;
   const server = await speechServer((response, seen) => {
-    held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
-    max = Math.max(max, held.length);
+    pending.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
+    max = Math.max(max, pending.length);
     // The first piece receives its response last, because the order of pieces must not depend on that of the responses.
-    if (held.length === 2) held.pop()?.();
-    if (server.requests.length === texts.length) held.pop()?.();
+    if (pending.length === 2) pending.pop()?.();
+    if (server.requests.length === texts.length) pending.pop()?.();
   });
   const { run, target, pieces, deps } = await bench(server.url);
   const { jobs, file, reused } = await run();

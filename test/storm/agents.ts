@@ -101,7 +101,7 @@ class AgentStorm {
 
   async #call(wish: Wish, isCalm: boolean): Promise<void> {
     const { tool, key, text } = wish;
-    const given =
+    const input =
       tool === 'speak'
         ? { key, text, speaker: 'en_female_1', output: `${text.replaceAll(' ', '-')}.mp3` }
         : { key, model, prompt: text, duration: 5 };
@@ -112,7 +112,7 @@ class AgentStorm {
     this.#calls += 1;
     let answer: Answered | undefined;
     try {
-      answer = await (await this.#server(which)).call(tool, given, { signal: patience.signal });
+      answer = await (await this.#server(which)).call(tool, input, { signal: patience.signal });
     } catch {
       if (!patience.signal.aborted) this.#servers[which] = undefined;
     }

@@ -128,8 +128,8 @@ const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
 function keyLeaks(world: World): string[] {
   const holds = (text: string): boolean => spellings.some((spelling) => text.includes(spelling));
   const files = filesBelow(world.root).filter((path) => !relative(world.gateway, path).startsWith('keys'));
-  const said = world.runs.filter(({ stdout, stderr }) => holds(stdout + stderr)).map(({ stderr }) => stderr);
-  return [...files.filter((path) => holds(path) || holds(readFileSync(path, 'latin1'))), ...said];
+  const messages = world.runs.filter(({ stdout, stderr }) => holds(stdout + stderr)).map(({ stderr }) => stderr);
+  return [...files.filter((path) => holds(path) || holds(readFileSync(path, 'latin1'))), ...messages];
 }
 
 function filesBelow(folder: string): string[] {

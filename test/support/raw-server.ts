@@ -30,10 +30,10 @@ export class RawServer {
       socket.on('data', (bytes) => {
         head += bytes.toString('latin1');
         if (!head.includes('\r\n\r\n')) return;
-        const asked = parsed(head);
+        const request = parsed(head);
         head = '';
-        this.asked.push(asked);
-        answer(asked, socket);
+        this.asked.push(request);
+        answer(request, socket);
       });
     };
     this.#server = certificate ? createTlsServer(certificate, greet) : createServer(greet);

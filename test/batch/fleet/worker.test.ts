@@ -358,8 +358,8 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     const { code, stderr } = await work('--strict', '--mark', '--results', results);
     expect([code, stderr]).toEqual([11, expect.stringContaining('duration 2 s instead of 5 s')]);
     expect(stderr).toContain('1 row with a file that differs from the request: mgw jobs ls --mismatched');
-    const told = readFileSync(results, 'utf8').trim().split('\n');
-    expect(told.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
+    const lines = readFileSync(results, 'utf8').trim().split('\n');
+    expect(lines.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
       {
         id: 'whole',
         exit_code: 0,

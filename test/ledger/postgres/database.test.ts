@@ -192,13 +192,13 @@ describe('combined calls', () => {
    * Returns a function that doubles numbers and refuses negative numbers, and the numbers that were requested together.
    */
   function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
-    const asked: number[][] = [];
+    const calls: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {
-      asked.push(keys);
+      calls.push(keys);
       if (keys.some((key) => key < 0)) return Promise.reject(new Error(`refused ${keys.join()}`));
       return Promise.resolve(new Map(keys.filter((key) => key < 100).map((key) => [key, 2 * key])));
     });
-    return { double, asked };
+    return { double, asked: calls };
   }
 
   it('share a statement if they are made at the same time, and each call gets its own result', async () => {
@@ -211,11 +211,11 @@ describe('combined calls', () => {
   it('wait for a running call, and then share a statement', async () => {
     const database = new Database(url);
     const running = { now: 0, max: 0 };
-    const asked: string[][] = [];
+    const calls: string[][] = [];
     const ask = async (keys: string[]): Promise<Map<string, string>> => {
       running.now += 1;
       running.max = Math.max(running.max, running.now);
-      asked.push(keys);
+      calls.push(keys);
       await new Promise((resolve) => setImmediate(resolve));
       running.now -= 1;
       return new Map(keys.map((key) => [key, key]));
@@ -227,8 +227,8 @@ describe('combined calls', () => {
     expect(await Promise.all([first, one('b'), other('c'), one('d'), other('e')])).toEqual([
       ...['a', 'b', 'c', 'd', 'e'],
     ]);
-    expect([running.max, asked.flat().length]).toEqual([1, 5]);
-    expect(asked.length).toBeLessThanOrEqual(3);
+    expect([running.max, calls.flat().length]).toEqual([1, 5]);
+    expect(calls.length).toBeLessThanOrEqual(3);
   });
 
   it('are made separately if the database refuses them together, so no call fails because of another call', async () => {
@@ -244,15 +244,15 @@ describe('combined calls', () => {
   });
 
   it('are not repeated if the database is unavailable, or if there is only one call', async () => {
-    let asked = 0;
-    const gone = new DatabaseLost('unreachable', 'gone', {});
+    let callCount = 0;
+    const connectionLost = new DatabaseLost('unreachable', 'gone', {});
     const lost = new Database(url).combine((): Promise<Map<number, number>> => {
-      asked += 1;
-      return Promise.reject(gone);
+      callCount += 1;
+      return Promise.reject(connectionLost);
     });
     const ran = await Promise.allSettled([1, 2].map(lost));
-    expect(ran.map((each) => each.status === 'rejected' && each.reason === gone)).toEqual([true, true]);
-    expect(asked).toBe(1);
+    expect(ran.map((each) => each.status === 'rejected' && each.reason === connectionLost)).toEqual([true, true]);
+    expect(callCount).toBe(1);
     const { double, asked: refused } = doubling();
     await expect(double(-1)).rejects.toThrow('refused -1');
     expect(refused).toEqual([[-1]]);

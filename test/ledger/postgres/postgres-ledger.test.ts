@@ -41,20 +41,20 @@ interface Kept {
 
 async function keeperIn(place: PostgresPlace, leaseMs = 3_600_000): Promise<Kept> {
   const { database } = await place.open();
-  let heard: ((rows: unknown[]) => void) | undefined;
+  let onRows: ((rows: unknown[]) => void) | undefined;
   const watched = {
     url: { ...database.url, leaseMs },
     table: (name: string) => database.table(name),
     combine: database.combine.bind(database),
     query: async (text: string, values?: readonly unknown[]) => {
       const rows = await database.query(text, values);
-      if (text.startsWith('UPDATE')) heard?.(rows);
+      if (text.startsWith('UPDATE')) onRows?.(rows);
       return rows;
     },
   } as unknown as Database;
   const keeper = new LeaseKeeper(watched, { now: () => 0, monotonic: () => 0 });
   onEnd(() => keeper.close());
-  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (heard = resolve));
+  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (onRows = resolve));
   return { keeper, renewal };
 }
 

@@ -244,10 +244,10 @@ describe('ExtInfo', () => {
 });
 
 describe('ReturnUsage', () => {
-  const asked = { ...goodBody, ReturnUsage: true };
+  const withUsage = { ...goodBody, ReturnUsage: true };
 
   test('becomes the only member of ExtInfo if the body has no ExtInfo', () => {
-    expect(b.normalize(asked)).toEqual({
+    expect(b.normalize(withUsage)).toEqual({
       ...goodBody,
       ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
     });
@@ -256,12 +256,12 @@ describe('ReturnUsage', () => {
   test('is added to ExtInfo without changing the existing members', () => {
     const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
     const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
-    expect(b.normalize({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
-    expect(b.normalize({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
+    expect(b.normalize({ ...withUsage, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
+    expect(b.normalize({ ...withUsage, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
   test('appears in ExtInfo only once, even if the body sets it in both places', () => {
-    const once = b.normalize(asked);
+    const once = b.normalize(withUsage);
     expect(b.normalize({ ...once, ReturnUsage: true })).toEqual(once);
   });
 
@@ -270,9 +270,9 @@ describe('ReturnUsage', () => {
   });
 
   test("is moved into ExtInfo without changing the caller's body", () => {
-    const given = structuredClone(asked);
-    b.normalize(given);
-    expect(given).toEqual(asked);
+    const copy = structuredClone(withUsage);
+    b.normalize(copy);
+    expect(copy).toEqual(withUsage);
   });
 
   test.each([
@@ -281,7 +281,7 @@ describe('ReturnUsage', () => {
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
   ])('is not added to ExtInfo if ExtInfo is %j (field in the error: %s)', (ExtInfo, field) => {
-    const body = b.normalize({ ...asked, ExtInfo });
+    const body = b.normalize({ ...withUsage, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
   });
