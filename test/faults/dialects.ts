@@ -137,7 +137,7 @@ const c: Dialect = {
 
 // A speech call has no handle except the service's log id, and cannot be queried afterwards.
 const none = (): never => {
-  throw new Error('speech is not asked for');
+  throw new Error('a speech task cannot be queried');
 };
 
 const tts: Dialect = {

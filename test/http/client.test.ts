@@ -38,7 +38,7 @@ async function failure(made: Promise<unknown>): Promise<TransportError> {
     (reason: unknown) => reason,
   );
   if (error instanceof TransportError) return error;
-  throw error instanceof Error ? error : new Error('it went well');
+  throw error instanceof Error ? error : new Error('the call succeeded');
 }
 
 /** Starts a server that responds to each request with raw bytes and leaves the connection open. */

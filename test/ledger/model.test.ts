@@ -55,8 +55,8 @@ class World {
   private readonly client: GatewayClient = {
     baseUrl: url,
     exchange: (request, options) => (request.method === 'POST' ? this.post(options) : this.poll()),
-    stream: () => Promise.reject(new Error('nothing is streamed here')),
-    downloadConnections: () => Promise.reject(new Error('nothing is fetched here')),
+    stream: () => Promise.reject(new Error('this test streams nothing')),
+    downloadConnections: () => Promise.reject(new Error('this test fetches nothing')),
     close: () => undefined,
   };
 

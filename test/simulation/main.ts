@@ -66,7 +66,7 @@ async function playInProcesses(): Promise<Count> {
     Array.from({ length: cores }, async (_, index) => {
       const env = { ...process.env, MGW_SIMULATION_SHARE: `${index}/${cores}` };
       const child = fork(fileURLToPath(import.meta.url), [...words, '--seed', String(first)], { env });
-      const ended = once(child, 'exit').then(() => Promise.reject(new Error('a process played nothing')));
+      const ended = once(child, 'exit').then(() => Promise.reject(new Error('a process simulated no schedule')));
       const [count] = (await Promise.race([once(child, 'message'), ended])) as [Count];
       return count;
     }),
@@ -118,7 +118,7 @@ async function report(
   if (values.trace) console.log(log.join('\n'));
   if (!isFirst) return;
   const { plan: short, played: shortest } = await shrink(plan, violations, threads);
-  console.log(`The shortest schedule found that does it: ${shortest.violations.join('; ')}`);
+  console.log(`The shortest schedule found that breaks a promise: ${shortest.violations.join('; ')}`);
   console.log(shortest.log.map((line) => `  ${line}`).join('\n'));
   console.log(JSON.stringify(short));
 }

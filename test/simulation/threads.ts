@@ -77,7 +77,7 @@ class Thread implements Host {
     // A late notification from the previous turn may wake this wait, so the loop checks the value again.
     while (Atomics.load(this.#turn, 0) === 1)
       if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
-        throw new Error('a process does not come to rest');
+        throw new Error('a process never becomes idle');
     return receiveMessageOnPort(this.#port)?.message as Asked;
   }
 }
