@@ -30,7 +30,7 @@ process.once('exit', () => rmSync(root, { recursive: true, force: true }));
 for (const name of flags.only ?? all) {
   const { default: measure } = await import(`./cases/${name}.mjs`);
   await lookAtNoise(`before ${name}`);
-  const begun = performance.now();
+  const startedAt = performance.now();
   const { bench, close } = open(name);
   try {
     for await (const row of measure(bench)) {
@@ -40,7 +40,7 @@ for (const name of flags.only ?? all) {
   } finally {
     close();
   }
-  tell(`  ${name}: ${((performance.now() - begun) / 1000).toFixed(0)} s`);
+  tell(`  ${name}: ${((performance.now() - startedAt) / 1000).toFixed(0)} s`);
 }
 await lookAtNoise('at the end');
 

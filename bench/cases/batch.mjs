@@ -64,9 +64,9 @@ async function* atOnce(bench, url, processes) {
     writeManifest(cwd, rows, `${n}-`);
     return () => bench.measured([...bench.mgw(), ...args, '--name', `clips-${n}`], { env, cwd });
   });
-  const begun = performance.now();
+  const startedAt = performance.now();
   await Promise.all(runs.map((run) => run()));
-  const value = (processes * rows * 1000) / (performance.now() - begun);
+  const value = (processes * rows * 1000) / (performance.now() - startedAt);
   yield { figure: `${processes} processes on one ledger, all rows`, value, unit: 'rows/s' };
   rmSync(env.HOME, { recursive: true });
 }

@@ -336,19 +336,19 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
       [['release', 'keep'], '1'],
       [['keep', 'release'], '1'],
     ];
-    for (const [ways, spent] of cases) {
+    for (const [methods, spent] of cases) {
       const budget = budgetOf();
       await budget.reserve(chargeOf('r', 1), { amount: decimalOf(3) });
       // Both operations start before either can finish.
       await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
       const settled: Promise<void>[] = [];
-      for (const way of ways) {
-        settled.push(typeof way === 'number' ? budget.keep('r', decimalOf(way)) : budget[way]('r'));
+      for (const method of methods) {
+        settled.push(typeof method === 'number' ? budget.keep('r', decimalOf(method)) : budget[method]('r'));
         await waitingIn(place, settled.length);
       }
       await holder.query('COMMIT');
       await Promise.all(settled);
-      expect(shown(await budget.state()), ways.join()).toMatchObject({ spent, reserved: '0' });
+      expect(shown(await budget.state()), methods.join()).toMatchObject({ spent, reserved: '0' });
     }
   });
 });

@@ -136,8 +136,8 @@ describe('jobs fetch', { concurrent: false }, () => {
 
 it('jobs fetch copies speech from a complete local file, and reports an error if that file does not exist', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
-  const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
-  expect(spoken.code, spoken.stderr).toBe(0);
+  const result = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
+  expect(result.code, result.stderr).toBe(0);
   const saved = join(speaker.cwd, 'hello.mp3');
   expect(await speaker.run(['jobs', 'fetch', '@hello'])).toMatchObject({ code: 0, stdout: `${saved}\n` });
   const copied = await speaker.run(['jobs', 'fetch', '@hello', '-o', 'out/']);

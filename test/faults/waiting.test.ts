@@ -183,11 +183,11 @@ describe.concurrent('a status that reverts after success', () => {
 describe.concurrent('kill -9 four times at random', () => {
   it('is followed by a rerun that exits with 0 after one creation', async ({ open }) => {
     const scene = await open('c');
-    let left = 1;
+    let remaining = 1;
     let kill = (): unknown => undefined;
     scene.gateway.always.query = (call) => {
-      left -= 1;
-      if (left === 0) return kill();
+      remaining -= 1;
+      if (remaining === 0) return kill();
       reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
     };
     const random = seededRandom(10);
@@ -195,7 +195,7 @@ describe.concurrent('kill -9 four times at random', () => {
       const running = scene.start(scene.command());
       kill = () => running.child.kill('SIGKILL');
       expect((await running.result).code).toBe(137);
-      left = 1 + Math.floor(random() * 3);
+      remaining = 1 + Math.floor(random() * 3);
     }
     delete scene.gateway.always.query;
     await scene.expectRerun(0);

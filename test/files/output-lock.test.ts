@@ -92,11 +92,11 @@ describe('an output lock', () => {
   it('requires a new temporary file if its holder lost the lease, because the holder may resume with the old file open', async () => {
     const own = claimantOf(1);
     const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
-    const left = await filled(first);
+    const leftover = await filled(first);
     const second = await ctx.lock(as(2));
     const { path, isNew } = await opened(second);
-    expect([isNew, path === left, second.metadata.durable]).toEqual([true, false, undefined]);
-    expect(existsSync(left)).toBe(false);
+    expect([isNew, path === leftover, second.metadata.durable]).toEqual([true, false, undefined]);
+    expect(existsSync(leftover)).toBe(false);
   });
 
   it('can be acquired after its holder died at any step', async () => {

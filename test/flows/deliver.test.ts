@@ -128,13 +128,13 @@ describe('an accepted job', () => {
     const path = join(freshFolder(), 'boat.mp4');
     writeFileSync(path, '');
     const target = { kind: 'file', path } as const;
-    const wanted: Partial<DeliveryOptions> = { target, deadline: { remainingMs: () => 0 } };
-    expect((await run(wanted, seen('running'))).error).toMatchObject({
+    const deliveryOptions: Partial<DeliveryOptions> = { target, deadline: { remainingMs: () => 0 } };
+    expect((await run(deliveryOptions, seen('running'))).error).toMatchObject({
       code: 'output_exists',
       charged: 'yes',
     });
     const finished: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
-    expect((await run(wanted, seen('running'), { later: [finished] })).error).toMatchObject({ exitCode: 8 });
+    expect((await run(deliveryOptions, seen('running'), { later: [finished] })).error).toMatchObject({ exitCode: 8 });
   });
 
   it('ends the run with exit 5 if it fails, and its partial file is removed', async () => {
@@ -190,22 +190,22 @@ describe('an accepted job', () => {
     const success: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
     const events: JobEvent[] = [accepted, success, { type: 'file', file }];
     const target = { kind: 'file', path: stored } as const;
-    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
-    const ended = await run(wanted, seen('running'), { events, stored });
+    const deliveryOptions = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(deliveryOptions, seen('running'), { events, stored });
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
   it('whose result will be an object is awaited even if another process is saving its objects', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
-    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
-    const ended = await run(wanted, seen('running'), { isUploading: true });
+    const deliveryOptions = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(deliveryOptions, seen('running'), { isUploading: true });
     expect(ended).toMatchObject({
       error: { exitCode: 8 },
       asked: 1,
       told: ['accepted true', 'running', 'end'],
     });
     // The deadline ends the wait for the lock.
-    expect(await run(wanted, seen('succeeded', true), { isUploading: true })).toMatchObject({
+    expect(await run(deliveryOptions, seen('succeeded', true), { isUploading: true })).toMatchObject({
       error: { exitCode: 8, message: expect.stringContaining('has succeeded') as string },
       told: ['accepted true', 'succeeded', 'end'],
     });

@@ -17,12 +17,12 @@ export function isLinearizable<State, Input, Output>(
   initial: State,
   apply: (state: State, input: Input, output: Output) => State | undefined,
 ): boolean {
-  const known = new Set<string>();
+  const visited = new Set<string>();
   const search = (left: readonly Operation<Input, Output>[], state: State): boolean => {
     if (left.length === 0) return true;
     const here = JSON.stringify([state, left.map((operation) => history.indexOf(operation))]);
-    if (known.has(here)) return false;
-    known.add(here);
+    if (visited.has(here)) return false;
+    visited.add(here);
     // An operation cannot take effect before another operation whose response arrived before its call.
     const firstAnswer = Math.min(...left.map(({ answered }) => answered));
     return left.some((operation) => {

@@ -526,13 +526,13 @@ describe('a stream', () => {
         });
         end();
         await closing;
-        const came: Uint8Array[] = [];
+        const received: Uint8Array[] = [];
         const reading = (async () => {
-          for await (const chunk of body) came.push(chunk);
+          for await (const chunk of body) received.push(chunk);
           return 'whole';
         })().catch((error: unknown) => (error as TransportError).phase);
         expect(await reading).toBe(isWhole[how] ? 'whole' : 'sent');
-        expect(Buffer.concat(came).toString()).toBe('12345678');
+        expect(Buffer.concat(received).toString()).toBe('12345678');
       }
     });
   });

@@ -151,8 +151,8 @@ async function expectSound(world: World, model: Model): Promise<void> {
   if (job !== undefined) expect([!isOpenFor(job, goal), job.record.damaged]).toEqual([model.isSettled, 0]);
   const { ledger } = await world.process();
   const jobs = await Promise.all((await ledger.ids()).map((id) => ledger.read(id)));
-  const known = jobs.map((each) => each?.handle);
-  const lost = world.handles.filter((handle) => !known.includes(handle) && !world.disowned.has(handle));
+  const handles = jobs.map((each) => each?.handle);
+  const lost = world.handles.filter((handle) => !handles.includes(handle) && !world.disowned.has(handle));
   if (lost.length > 0) expect([model.state, lost.length]).toEqual(['unknown', 1]);
 }
 

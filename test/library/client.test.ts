@@ -536,13 +536,13 @@ describe('the library: speech', () => {
   it('is saved as a file, and repeating the call with its key does not pay again', async () => {
     const { server, client } = await speaking([hello, world, end]);
     const order = { text: 'Hello, world.', output: join(freshFolder(), 'hello.mp3'), key: 'hello' };
-    const spoken = await client.speak(order);
-    expect(spoken).toMatchObject({ file: { path: order.output, bytes: 12 }, resumed: false });
+    const result = await client.speak(order);
+    expect(result).toMatchObject({ file: { path: order.output, bytes: 12 }, resumed: false });
     expect(readFileSync(order.output, 'utf8')).toBe('hello, world');
-    expect(await client.speak(order)).toMatchObject({ job: { id: spoken.job.id }, resumed: true });
-    expect(await client.wait(spoken.job.id)).toMatchObject({ state: 'succeeded' });
+    expect(await client.speak(order)).toMatchObject({ job: { id: result.job.id }, resumed: true });
+    expect(await client.wait(result.job.id)).toMatchObject({ state: 'succeeded' });
     const copy = join(freshFolder(), 'copy.mp3');
-    expect((await client.fetch(spoken.job.id, { output: copy })).files).toMatchObject([
+    expect((await client.fetch(result.job.id, { output: copy })).files).toMatchObject([
       { path: copy, bytes: 12 },
     ]);
     expect(server.requests).toHaveLength(1);

@@ -40,7 +40,7 @@ const purchase: Purchase = { name: 'job_1', subject: 'a boat', cost: { at_most: 
 const notes: string[] = [];
 const ask = (allowances: Allowance[], of: Purchase = purchase): Promise<Reservation> =>
   reserve(of, allowances, leaseOf(owner), (text) => void notes.push(text));
-const named = (name: string, budget: Budget, more: Partial<Allowance> = {}): Allowance => ({
+const allowance = (name: string, budget: Budget, more: Partial<Allowance> = {}): Allowance => ({
   ...{ name, label: `the budget ${name}`, budget, ...more },
 });
 
@@ -58,7 +58,7 @@ describe('a reservation', () => {
   ])('with the payment outcome "%s" is settled in every budget by the calls %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
-    const reservation = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
+    const reservation = await ask([allowance('a', one.budget), allowance('b', other.budget, { limit })]);
     const { money } = reservation;
     expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'], limit: '9' });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
@@ -77,7 +77,7 @@ describe('a reservation', () => {
   it('is made in all budgets or in none', async () => {
     for (const last of [budgetOf({ fits: false, state: stateOf(1, 0) }), budgetOf(new Error('disk'))]) {
       const first = budgetOf(fits);
-      await expect(ask([named('a', first.budget), named('b', last.budget)])).rejects.toThrow();
+      await expect(ask([allowance('a', first.budget), allowance('b', last.budget)])).rejects.toThrow();
       expect(first.told).toEqual(['reserve job_1 its own', 'release job_1']);
       expect(last.told).toEqual(['reserve job_1 its own']);
     }
@@ -87,7 +87,7 @@ describe('a reservation', () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
-    const reservation = await ask([named('a', budget), named('b', other.budget)]);
+    const reservation = await ask([allowance('a', budget), allowance('b', other.budget)]);
     notes.splice(0);
     await reservation.settle('accepted');
     expect(notes).toMatchObject([
@@ -101,7 +101,7 @@ describe('a payment that a budget does not allow', () => {
   const raise = ['mgw', 'budget', 'set', 'a'];
   const limit = { amount: decimalOf(1) };
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
-    refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
+    refusal(ask([allowance('a', budgetOf({ fits: false, state }).budget, more)], of));
 
   it('causes an error with the required amount and the command that raises the limit', async () => {
     const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raiseCommand: raise });
@@ -155,13 +155,13 @@ describe('a payment that a budget does not allow', () => {
     const { budget } = budgetOf(fits, stateOf(1, 0, { amount: parseDecimal('1.5') }));
     const of = { name: 'j', subject: 'a boat' };
     const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];
-    const error = await refusal(ask([named('a', budget)], { ...of, priceCommand }));
+    const error = await refusal(ask([allowance('a', budget)], { ...of, priceCommand }));
     expect(error).toMatchObject({ code: 'budget', next: priceCommand, budget: { left: '0.5', spent: '1' } });
     expect(error.message).toContain(
       'the budget a (0.5 credits left). The request was not sent. Set the price',
     );
     expect('cost_at_most' in (error.budget ?? {})).toBe(false);
-    const fixed = await refusal(ask([named('a', budget)], of));
+    const fixed = await refusal(ask([allowance('a', budget)], of));
     expect([fixed.next, fixed.message.includes('without a budget')]).toEqual([undefined, true]);
     // A higher limit does not help.
     expect(neededLimit(error, decimalOf(2))).toBeUndefined();

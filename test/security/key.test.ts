@@ -37,12 +37,12 @@ describe('a gateway that reflects the key', () => {
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);
-      const ways = [['-v'], ['--json']];
+      const flagSets = [['-v'], ['--json']];
       for (const [index, command] of commandsIn(user.cwd, reflection).entries()) {
         // Each command runs with -v in some cases and with --json in the others.
-        const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
-        const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
-        const name = `${command.join(' ')} ${way.join(' ')}`;
+        const flags = flagSets[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
+        const { code, stdout, stderr } = await runHere([...command, ...flags], user.env, '', hurried(1000));
+        const name = `${command.join(' ')} ${flags.join(' ')}`;
         expect(findKey(stdout, canaryKey), `stdout of ${name}`).toBeUndefined();
         expect(findKey(stderr, canaryKey), `stderr of ${name}`).toBeUndefined();
         expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);

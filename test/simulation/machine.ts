@@ -112,7 +112,7 @@ export class Machine {
    */
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
-    const left = commands.map((args, index) => ({ args, index }));
+    const remaining = commands.map((args, index) => ({ args, index }));
     const planned = incidents.filter((each) => 'at' in each || 'after' in each);
     this.#earlier = this.#started;
     this.#awaited = incidents.flatMap((each) => ('before' in each ? [each] : []));
@@ -129,7 +129,7 @@ export class Machine {
     const first = this.steps;
     let seen = (this.#changes = 0);
     this.#lastStep = first + 60_000;
-    while (left.length > 0 || this.#processes.length > 0) {
+    while (remaining.length > 0 || this.#processes.length > 0) {
       this.#step();
       const random = randomFor(this.seed, String(this.steps));
       const isNow = (moment: Moment): boolean =>
@@ -141,12 +141,12 @@ export class Machine {
       for (const incident of now) this.#happens(incident, random);
       const isStart = now.some(isNextStarts);
       const isBusy = this.#processes.length > 0 && !isStart;
-      const next = starts.get((left[0]?.index ?? 0) + 1);
+      const next = starts.get((remaining[0]?.index ?? 0) + 1);
       const isLater = isBusy && (next === 'starts last' || this.#awaited.some(isNextStarts));
-      const begin = left.slice(0, isLater ? 0 : 1).map(({ args, index }) => ({
+      const begin = remaining.slice(0, isLater ? 0 : 1).map(({ args, index }) => ({
         isInWait: isBusy && next === 'starts in a wait',
         run: async () => {
-          left.shift();
+          remaining.shift();
           ends[index] = (await this.#start(args, index, isAlone)).ended;
         },
       }));

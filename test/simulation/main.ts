@@ -82,14 +82,14 @@ async function playAll(): Promise<Count> {
   let [played, broken] = [0, 0];
   for (const plan of plans()) {
     if (Date.now() > end) break;
-    const came = await play(plan, threads, values.trace);
+    const outcome = await play(plan, threads, values.trace);
     played += 1;
     if (played === 1) await replay(plan, threads);
-    if (came.violations.length > 0) {
+    if (outcome.violations.length > 0) {
       broken += 1;
-      await report(plan, came, threads, broken === 1);
+      await report(plan, outcome, threads, broken === 1);
       if (values.plant !== undefined) break;
-    } else if (values.trace) console.log(came.log.join('\n'));
+    } else if (values.trace) console.log(outcome.log.join('\n'));
   }
   await threads.close();
   return { played, broken };

@@ -158,11 +158,11 @@ describe('the run after a run that was killed while marking an MP3 file as AI-ge
     { target, deps }: Bench,
     ...written: ('output' | 'record')[]
   ): Promise<{ again: () => Promise<SpeechResult>; marked: Buffer }> => {
-    const left = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
-    left.lock = await lockAs(claimantOf(0), target, 'speech');
-    await left.open();
-    await left.write(mp3);
-    const kept = await left.complete();
+    const leftover = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
+    leftover.lock = await lockAs(claimantOf(0), target, 'speech');
+    await leftover.open();
+    await leftover.write(mp3);
+    const kept = await leftover.complete();
     const details = { kept };
     const [id = ''] = await deps.ledger.ids();
     await deps.ledger.append(id, {
@@ -171,11 +171,11 @@ describe('the run after a run that was killed while marking an MP3 file as AI-ge
       native_status: '20000000',
       details,
     });
-    const file = await left.publish(kept);
+    const file = await leftover.publish(kept);
     const marked = readFileSync(target);
     if (!written.includes('output')) rmSync(target);
     if (written.includes('record')) await deps.ledger.append(id, { type: 'file', file });
-    left.lock.release();
+    leftover.lock.release();
     const again = (): Promise<SpeechResult> => {
       const options = { target, force: false, mime: 'audio/mpeg', mark: () => undefined };
       const order = { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };

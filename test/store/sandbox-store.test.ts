@@ -44,8 +44,8 @@ describe('mgw --sandbox', () => {
     const ran = await user.run(['--sandbox', ...withImage, ...to]);
     expect(ran.code, ran.stderr + ran.stdout).toBe(0);
     expect(ran.json.job['state']).toBe('succeeded');
-    const spoken = await user.run(['--sandbox', 'tts', 'Hello', '-o', 's3://bucket/{id}.mp3']);
-    expect(spoken.code, spoken.stderr).toBe(0);
+    const result = await user.run(['--sandbox', 'tts', 'Hello', '-o', 's3://bucket/{id}.mp3']);
+    expect(result.code, result.stderr).toBe(0);
     expect(real.calls).toEqual([]);
     expect(real.objects.size).toBe(0);
   });

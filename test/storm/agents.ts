@@ -59,11 +59,11 @@ class AgentStorm {
   }
 
   async run(wishes: Wish[], width: number): Promise<void> {
-    const left = [...wishes];
+    const remaining = [...wishes];
     const over = new AbortController();
     const killing = this.#killAtRandom(over.signal);
     const work = async (): Promise<void> => {
-      for (let wish = left.shift(); wish !== undefined; wish = left.shift()) await this.#fulfil(wish);
+      for (let wish = remaining.shift(); wish !== undefined; wish = remaining.shift()) await this.#fulfil(wish);
     };
     await Promise.all(Array.from({ length: width }, work));
     over.abort();

@@ -62,10 +62,10 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   const doubts = countBy(jobs.filter(isUnknown), intentOf);
   return tasks.flatMap((task) => {
     const intent = intentIn(task.prompt);
-    const left = doubts.get(intent) ?? 0;
+    const remaining = doubts.get(intent) ?? 0;
     if (handles.has(handleOf(task)) || jobs.some((job) => hasReplyWith(job, task.id))) return [];
-    doubts.set(intent, left - 1);
-    return left > 0 ? [] : [`${tokenOf(intent)}: ${handleOf(task)}`];
+    doubts.set(intent, remaining - 1);
+    return remaining > 0 ? [] : [`${tokenOf(intent)}: ${handleOf(task)}`];
   });
 }
 
