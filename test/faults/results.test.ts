@@ -149,7 +149,7 @@ describe.concurrent('the uri of Protocol A', () => {
     scene.gateway.polls = 0;
     scene.gateway.always.query = (call) =>
       reply(call.response, {
-        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), `${origin}/film`),
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.queriedHandle(call), `${origin}/film`),
       });
   };
 
@@ -290,7 +290,7 @@ describe.concurrent('two processes that fetch one job', () => {
 describe.concurrent('a video inside the response of Protocol A', () => {
   const inline = (scene: Scene, encoded: string): void => {
     scene.gateway.always.query = (call) => {
-      const name = JSON.stringify(scene.gateway.dialect.asked(call));
+      const name = JSON.stringify(scene.gateway.dialect.queriedHandle(call));
       const sample = `{"video":{"encodedVideo":"${encoded}","encoding":"video/mp4"}}`;
       const body = `{"name":${name},"done":true,"response":{"generateVideoResponse":{"generatedSamples":[${sample}]}}}`;
       reply(call.response, { body });
@@ -318,7 +318,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     const encodedPiece = piece.toString('base64');
     const scene = await open('a', { video: Buffer.concat(Array.from({ length: pieces }, () => piece)) });
     scene.gateway.script.query.push(async ({ gateway, response, path }) => {
-      const name = gateway.dialect.asked({ path, body: '' });
+      const name = gateway.dialect.queriedHandle({ path, body: '' });
       const operation = JSON.stringify({ name, done: true, response: { generateVideoResponse: {} } });
       response.write(`${operation.slice(0, -3)}"generatedSamples":[{"video":{"encodedVideo":"`);
       for (let count = 0; count < pieces; count += 1)
@@ -344,7 +344,7 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
     const address = `http://[::ffff:127.0.0.1]:${stranger.port}/film`;
     scene.gateway.always.query = (call) =>
       reply(call.response, {
-        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), address),
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.queriedHandle(call), address),
       });
     await expectUnpublished(scene, 9);
     expect(stranger.connections).toHaveLength(0);

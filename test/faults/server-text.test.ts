@@ -142,7 +142,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
       ({ gateway }) =>
         (gateway.always.query = (call) => {
           const task = { ErrCode: 7, ErrCodeExt: evil, Message: long };
-          reply(call.response, { body: detail(call.gateway.dialect.asked(call), 'FINISH', task) });
+          reply(call.response, { body: detail(call.gateway.dialect.queriedHandle(call), 'FINISH', task) });
         }),
     ],
     [
@@ -206,7 +206,7 @@ describe.concurrent('__proto__ in responses', () => {
       reply(call.response, { body: poisoned(JSON.parse(gateway.accept()) as object) }),
     );
     gateway.always.query = (call) =>
-      reply(call.response, { body: poisoned(gateway.shown(gateway.dialect.asked(call))) });
+      reply(call.response, { body: poisoned(gateway.shown(gateway.dialect.queriedHandle(call))) });
     gateway.polls = 2;
     const json = await scene.here(scene.command('--key', 'boat'));
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0 });

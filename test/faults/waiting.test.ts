@@ -10,7 +10,7 @@ import { fast, it, shown, type Scene } from './scene.ts';
 const task =
   (bodyOf: (handle: string, call: Call) => unknown): Answer =>
   (call) =>
-    reply(call.response, { body: bodyOf(call.gateway.dialect.asked(call), call) });
+    reply(call.response, { body: bodyOf(call.gateway.dialect.queriedHandle(call), call) });
 
 const troubles: Record<string, Answer> = {
   429: { status: 429 },
@@ -188,7 +188,7 @@ describe.concurrent('kill -9 four times at random', () => {
     scene.gateway.always.query = (call) => {
       remaining -= 1;
       if (remaining === 0) return kill();
-      reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
+      reply(call.response, { body: dialects.c.running(dialects.c.queriedHandle(call)) });
     };
     const random = seededRandom(10);
     for (let times = 0; times < 4; times += 1) {

@@ -25,8 +25,8 @@ interface Ran {
   error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
   /** The calls of the caller's callbacks, in order. */
-  told: string[];
-  asked: number;
+  notes: string[];
+  callCount: number;
   job: Job;
 }
 
@@ -44,7 +44,7 @@ async function run(
     isUploading = false,
   } = {},
 ): Promise<Ran> {
-  const { client, asked } = countingClient();
+  const { client, callCount } = countingClient();
   const refused = new Error('no handle');
   const protocol: Protocol = {
     ...{ ...c, readQuery: () => verdict },
@@ -92,9 +92,9 @@ async function run(
     ...wanted,
   };
   try {
-    return { files: await deliver(job, protocol, options, deps, hooks), told: notes, asked: asked(), job };
+    return { files: await deliver(job, protocol, options, deps, hooks), notes, callCount: callCount(), job };
   } catch (error) {
-    return { error: error as Ran['error'] & object, told: notes, asked: asked(), job };
+    return { error: error as Ran['error'] & object, notes, callCount: callCount(), job };
   }
 }
 
@@ -102,23 +102,23 @@ describe('an accepted job', () => {
   it('is not awaited if the caller requested only its acceptance', async () => {
     expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
       files: [],
-      asked: 0,
-      told: ['accepted true', 'end'],
+      callCount: 0,
+      notes: ['accepted true', 'end'],
     });
     const stopped = await run({ ask: 'accept' }, seen('running'), { soft: true, isResumed: false });
     expect(stopped).toMatchObject({
       error: { exitCode: 130, charged: 'yes' },
-      told: ['accepted false', 'end'],
+      notes: ['accepted false', 'end'],
     });
   });
 
   it('is awaited until the job ends', async () => {
     const ended = await run({}, seen('succeeded', true));
-    expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
+    expect(ended).toMatchObject({ files: [], callCount: 1, notes: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
-    expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).callCount).toBe(0);
     // A recorded success without a result is queried again.
-    expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).callCount).toBe(1);
     expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
       error: { exitCode: 8 },
     });
@@ -141,11 +141,11 @@ describe('an accepted job', () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
-    expect(recorded).toMatchObject({ error: { exitCode: 5 }, asked: 0 });
+    expect(recorded).toMatchObject({ error: { exitCode: 5 }, callCount: 0 });
     const leftover = target.path;
     expect(await run({ target }, seen('failed'), { leftover })).toMatchObject({
       error: { exitCode: 5, job: { state: 'failed' } },
-      asked: 1,
+      callCount: 1,
     });
     expect(readdirSync(folder)).toEqual([]);
   });
@@ -192,7 +192,7 @@ describe('an accepted job', () => {
     const target = { kind: 'file', path: stored } as const;
     const deliveryOptions = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
     const ended = await run(deliveryOptions, seen('running'), { events, stored });
-    expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
+    expect(ended).toMatchObject({ files: [file], callCount: 0, notes: [] });
   });
 
   it('whose result will be an object is awaited even if another process is saving its objects', async () => {
@@ -201,13 +201,13 @@ describe('an accepted job', () => {
     const ended = await run(deliveryOptions, seen('running'), { isUploading: true });
     expect(ended).toMatchObject({
       error: { exitCode: 8 },
-      asked: 1,
-      told: ['accepted true', 'running', 'end'],
+      callCount: 1,
+      notes: ['accepted true', 'running', 'end'],
     });
     // The deadline ends the wait for the lock.
     expect(await run(deliveryOptions, seen('succeeded', true), { isUploading: true })).toMatchObject({
       error: { exitCode: 8, message: expect.stringContaining('has succeeded') as string },
-      told: ['accepted true', 'succeeded', 'end'],
+      notes: ['accepted true', 'succeeded', 'end'],
     });
   });
 

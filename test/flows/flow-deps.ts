@@ -31,7 +31,7 @@ export async function flowDeps(
 }
 
 /** Returns a client that answers every exchange with an empty response, and a function that counts the exchanges. */
-export function countingClient(): { client: GatewayClient; asked: () => number } {
+export function countingClient(): { client: GatewayClient; callCount: () => number } {
   let count = 0;
   const client = {
     exchange: () => {
@@ -39,7 +39,7 @@ export function countingClient(): { client: GatewayClient; asked: () => number }
       return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
     },
   } as unknown as GatewayClient;
-  return { client, asked: () => count };
+  return { client, callCount: () => count };
 }
 
 let made = 0;

@@ -27,7 +27,7 @@ async function world(state?: string): Promise<{ user: User; timed: typeof timed 
     const startedAt = performance.now();
     const all = [...args, '--json'];
     const result = await (state === undefined ? user.run(all) : runHereAs(user, all));
-    return { asked: startedAt, answered: performance.now(), input, output: outputOf(result) };
+    return { startedAt, endedAt: performance.now(), input, output: outputOf(result) };
   };
   return { user, timed };
 }

@@ -1,7 +1,7 @@
 /** A process's operation: its call and its response, each with its time in ms on a shared clock. */
 export interface Operation<Input, Output> {
-  asked: number;
-  answered: number;
+  startedAt: number;
+  endedAt: number;
   input: Input;
   output: Output;
 }
@@ -24,9 +24,9 @@ export function isLinearizable<State, Input, Output>(
     if (visited.has(here)) return false;
     visited.add(here);
     // An operation cannot take effect before another operation whose response arrived before its call.
-    const firstAnswer = Math.min(...left.map(({ answered }) => answered));
+    const firstAnswer = Math.min(...left.map(({ endedAt }) => endedAt));
     return left.some((operation) => {
-      if (operation.asked > firstAnswer) return false;
+      if (operation.startedAt > firstAnswer) return false;
       const next = apply(state, operation.input, operation.output);
       return (
         next !== undefined &&

@@ -18,7 +18,7 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
 });
 
 /** Returns a budget that makes the given decision, and the calls that the budget receives. */
-function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
+function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; calls: string[] } {
   const notes: string[] = [];
   const note = (what: string): Promise<void> => Promise.resolve(void notes.push(what));
   const budget: Partial<Budget> = {
@@ -32,7 +32,7 @@ function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: 
     release: (id) => note(`release ${id.slice(0, 5)}`),
     state: () => Promise.resolve(state),
   };
-  return { budget: budget as Budget, told: notes };
+  return { budget: budget as Budget, calls: notes };
 }
 
 const fits: Decision = { fits: true };
@@ -63,8 +63,8 @@ describe('a reservation', () => {
     expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'], limit: '9' });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
     await reservation.settle(outcome);
-    expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
-    expect(other.told).toEqual(['reserve job_1 given', ...settled]);
+    expect(one.calls).toEqual(['reserve job_1 its own', ...settled]);
+    expect(other.calls).toEqual(['reserve job_1 given', ...settled]);
   });
 
   it('needs neither a price nor a lease if there is no budget', async () => {
@@ -78,8 +78,8 @@ describe('a reservation', () => {
     for (const last of [budgetOf({ fits: false, state: stateOf(1, 0) }), budgetOf(new Error('disk'))]) {
       const first = budgetOf(fits);
       await expect(ask([allowance('a', first.budget), allowance('b', last.budget)])).rejects.toThrow();
-      expect(first.told).toEqual(['reserve job_1 its own', 'release job_1']);
-      expect(last.told).toEqual(['reserve job_1 its own']);
+      expect(first.calls).toEqual(['reserve job_1 its own', 'release job_1']);
+      expect(last.calls).toEqual(['reserve job_1 its own']);
     }
   });
 
@@ -93,7 +93,7 @@ describe('a reservation', () => {
     expect(notes).toMatchObject([
       expect.stringMatching(/0\.4 could not be recorded in the budget a: disk full/),
     ]);
-    expect(other.told.at(-1)).toBe('keep job_1');
+    expect(other.calls.at(-1)).toBe('keep job_1');
   });
 });
 

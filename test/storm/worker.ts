@@ -13,7 +13,7 @@ export interface Task {
 }
 
 /** A worker's message: the command has started (the time until a kill counts from here), its output, or its result. */
-export type Said =
+export type WorkerMessage =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
 class Printer extends Writable {
@@ -44,7 +44,7 @@ async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   say({ code, stderr: output.join(''), operations });
 }
 
-function say(what: Said): void {
+function say(what: WorkerMessage): void {
   process.send?.(what);
 }
 

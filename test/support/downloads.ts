@@ -147,12 +147,12 @@ export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Prom
  */
 export function inTurn(...answers: Answer[]): Answer {
   let at = 0;
-  return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);
+  return (request, socket) => answers[Math.min(at++, answers.length - 1)]?.(request, socket);
 }
 
 /** Returns a handler that serves a file like a correct host. */
 export function file(served: Served): Answer {
-  return (asked, socket) => void serve(asked, socket, served);
+  return (request, socket) => void serve(request, socket, served);
 }
 
 /** Sends a chunked body, with or without its last chunk. */

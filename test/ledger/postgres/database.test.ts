@@ -191,21 +191,21 @@ describe('combined calls', () => {
   /**
    * Returns a function that doubles numbers and refuses negative numbers, and the numbers that were requested together.
    */
-  function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
+  function doubling(): { double: (key: number) => Promise<number | undefined>; calls: number[][] } {
     const calls: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {
       calls.push(keys);
       if (keys.some((key) => key < 0)) return Promise.reject(new Error(`refused ${keys.join()}`));
       return Promise.resolve(new Map(keys.filter((key) => key < 100).map((key) => [key, 2 * key])));
     });
-    return { double, asked: calls };
+    return { double, calls };
   }
 
   it('share a statement if they are made at the same time, and each call gets its own result', async () => {
-    const { double, asked } = doubling();
+    const { double, calls } = doubling();
     expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
     expect(await double(4)).toBe(8);
-    expect(asked).toEqual([[1, 2, 3, 100], [4]]);
+    expect(calls).toEqual([[1, 2, 3, 100], [4]]);
   });
 
   it('wait for a running call, and then share a statement', async () => {
@@ -232,14 +232,14 @@ describe('combined calls', () => {
   });
 
   it('are made separately if the database refuses them together, so no call fails because of another call', async () => {
-    const { double, asked } = doubling();
+    const { double, calls } = doubling();
     const ran = await Promise.allSettled([1, -2, 3].map(double));
     expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([
       2,
       'Error: refused -2',
       6,
     ]);
-    expect(asked).toEqual([[1, -2, 3], [1], [-2], [3]]);
+    expect(calls).toEqual([[1, -2, 3], [1], [-2], [3]]);
     expect(await double(4)).toBe(8);
   });
 
@@ -253,7 +253,7 @@ describe('combined calls', () => {
     const ran = await Promise.allSettled([1, 2].map(lost));
     expect(ran.map((each) => each.status === 'rejected' && each.reason === connectionLost)).toEqual([true, true]);
     expect(callCount).toBe(1);
-    const { double, asked: refused } = doubling();
+    const { double, calls: refused } = doubling();
     await expect(double(-1)).rejects.toThrow('refused -1');
     expect(refused).toEqual([[-1]]);
   });
