@@ -23,10 +23,10 @@ const retryReturnMs = 1000;
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
   /** The numbers that identify this process's slots. */
-  readonly #held = new Set<number>();
+  readonly #slotNumbers = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // Runs one statement at a time, so that `#held` is exact for each statement. Each statement also releases the slots
+  // Runs one statement at a time, so that `#slotNumbers` is exact for each statement. Each statement also releases the slots
   // that this process no longer uses.
   readonly #exchange: (request: {
     max: number;
@@ -47,15 +47,15 @@ export class SharedSlots {
 
   /** Releases one of this process's slots. */
   leave(): void {
-    const [number] = this.#held;
+    const [number] = this.#slotNumbers;
     if (number === undefined) return;
-    this.#held.delete(number);
+    this.#slotNumbers.delete(number);
     void this.#return();
   }
 
   /** Releases all slots. */
   async close(): Promise<void> {
-    this.#held.clear();
+    this.#slotNumbers.clear();
     this.#closing.abort();
     // If this fails, the slots become free when the lease ends.
     await this.#exchange({ max: 0 }).catch(() => undefined);
@@ -65,16 +65,16 @@ export class SharedSlots {
     requests: { max: number }[],
   ): Promise<Map<{ max: number }, { slotCount: number; maxSlots: number }>> {
     const { batch, fleet, concurrency } = this.#options;
-    const heldNumbers = [...this.#held];
+    const slotNumbers = [...this.#slotNumbers];
     const requestedCount = Math.min(
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
     const [row] = await fleet.query<{ numbers: number[]; maxTasks: number }>(exchangeSlots, [
-      ...[batch, await fleet.lease(), heldNumbers, concurrency, requestedCount],
+      ...[batch, await fleet.lease(), slotNumbers, concurrency, requestedCount],
     ]);
     const { numbers = [], maxTasks: maxSlots = concurrency } = row ?? {};
-    for (const number of numbers) this.#held.add(number);
+    for (const number of numbers) this.#slotNumbers.add(number);
     let remaining = numbers.length;
     return new Map(
       requests.map((request) => {

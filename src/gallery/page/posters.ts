@@ -5,7 +5,7 @@ const maxCached = 400;
 const width = 480;
 const patienceMs = 15_000;
 
-interface Wanted {
+interface PosterRequest {
   href: string;
   done: (poster: ImageBitmap | undefined) => void;
 }
@@ -16,14 +16,14 @@ interface Wanted {
  */
 export class Posters {
   readonly #cached = new Map<string, ImageBitmap>();
-  readonly #queue: Wanted[] = [];
+  readonly #queue: PosterRequest[] = [];
   #busy = 0;
 
   /**
    * Requests a poster. `done` is called once, unless the request is cancelled.
    * @returns a function that cancels the request
    */
-  request(href: string, done: Wanted['done']): () => void {
+  request(href: string, done: PosterRequest['done']): () => void {
     const cached = this.#cached.get(href);
     if (cached !== undefined) {
       this.#cached.delete(href);

@@ -148,7 +148,7 @@ class RangeEncoder {
   #range = 2 ** 31;
   #low = 0;
   /** The last symbol, which a carry may still change, and the number of 255s that follow it. */
-  #held = -1;
+  #pendingByte = -1;
   #carrying = 0;
   #bytes: number[] = [];
   #shifts = 0;
@@ -209,7 +209,7 @@ class RangeEncoder {
     }
     this.#low = Math.ceil(this.#low / unit) * unit;
     for (; bits > 0; bits -= 8) this.#shift();
-    if (this.#held >= 0) this.#put(0);
+    if (this.#pendingByte >= 0) this.#put(0);
   }
 
   #shift(): void {
@@ -225,8 +225,8 @@ class RangeEncoder {
       return;
     }
     const carry = symbol >> 8;
-    if (this.#held >= 0) this.#bytes.push(this.#held + carry);
+    if (this.#pendingByte >= 0) this.#bytes.push(this.#pendingByte + carry);
     for (; this.#carrying > 0; this.#carrying -= 1) this.#bytes.push((255 + carry) % 256);
-    this.#held = symbol % 256;
+    this.#pendingByte = symbol % 256;
   }
 }
