@@ -26,8 +26,8 @@ export class SharedSlots {
   readonly #slotNumbers = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // Runs one statement at a time, so that `#slotNumbers` is exact for each statement. Each statement also releases the slots
-  // that this process no longer uses.
+  // Runs one statement at a time, so that `#slotNumbers` is exact for each statement. Each statement also releases the
+  // slots that this process no longer uses.
   readonly #exchange: (request: {
     max: number;
   }) => Promise<{ slotCount: number; maxSlots: number } | undefined>;
