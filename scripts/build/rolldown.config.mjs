@@ -41,7 +41,8 @@ const lazyWidths = {
     filter: { id: /string-width\/index\.js$/ },
     handler: (code) =>
       Object.entries(eager).reduce((text, [statement, lazy]) => {
-        if (!text.includes(statement)) throw new Error('string-width has changed: remove or adapt this plugin');
+        if (!text.includes(statement))
+          throw new Error('string-width has changed: remove or adapt this plugin');
         return text.replace(statement, () => lazy);
       }, code),
   },
@@ -119,7 +120,9 @@ const quietPassword = {
     filter: { id: /pg\/lib\/client\.js$/ },
     handler(code) {
       if (!code.includes(' pgPassDeprecationNotice()'))
-        throw new Error('pg no longer warns about ~/.pgpass, or does not read it: remove this plugin, or read the file');
+        throw new Error(
+          'pg no longer warns about ~/.pgpass, or does not read it: remove this plugin, or read the file',
+        );
       return code.replace(' pgPassDeprecationNotice()', '');
     },
   },

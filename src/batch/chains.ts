@@ -145,7 +145,9 @@ export class Chains {
     if (before.state === 'running' || before.state === 'unknown')
       return { ...composed, work: paidRow.work, ...before };
     if (before.state === 'failed') return { ...composed, ...before };
-    const remade = inputs.find((_, index) => !(assets[index] ?? []).some(({ name }) => paidRow.names.has(name)));
+    const remade = inputs.find(
+      (_, index) => !(assets[index] ?? []).some(({ name }) => paidRow.names.has(name)),
+    );
     if (before.state === 'done' && remade === undefined)
       return this.#withStaleness({ ...composed, work: paidRow.work, ...before });
     return { ...composed, ...before, state: 'stale', because: { id: (remade ?? inputs[0])?.id ?? '' } };

@@ -156,7 +156,8 @@ export function isDelivered({ record, files }: Job): boolean {
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const expectedPath = pathFor(path, job);
-  const paths = job.protocol === 'tts' ? [expectedPath] : pathsAt(expectedPath, job.record.results ?? 0, count);
+  const paths =
+    job.protocol === 'tts' ? [expectedPath] : pathsAt(expectedPath, job.record.results ?? 0, count);
   const files = paths.map((each) => job.files.find((file) => isSameOutput(file.path, each)));
   const present = files.filter((file) => file !== undefined && isPresent(file)) as JobFile[];
   return paths.length > 0 && present.length === paths.length ? present : undefined;

@@ -57,7 +57,8 @@ export async function chargeUsage(
     const events = withAcceptance(await ledger.events(job.id));
     const expense = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
     if (expense?.reservation === undefined) return;
-    for (const { budget } of budgets) await budget.keep(expense.reservation, expense.amount).catch(noteFailure);
+    for (const { budget } of budgets)
+      await budget.keep(expense.reservation, expense.amount).catch(noteFailure);
   } catch (error) {
     noteFailure(error);
   }

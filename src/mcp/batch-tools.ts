@@ -220,7 +220,8 @@ async function status(request: BatchRequest, isStrict: boolean, tools: Tools): P
   const nextRun = canRun ? next('batch_run') : null;
   if (run?.error !== undefined) {
     const errorResult = errorAnswer(run.error, 'no');
-    const isFinal = errorResult.retry === 'never' || errorResult.command !== undefined || run.error.code === 'budget';
+    const isFinal =
+      errorResult.retry === 'never' || errorResult.command !== undefined || run.error.code === 'budget';
     return { ...errorResult, next: errorResult.next ?? (isFinal ? null : nextRun), running: false, ...view };
   }
   if (isStrict && differing !== undefined)

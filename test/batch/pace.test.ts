@@ -16,7 +16,11 @@ function pace(options: { concurrency?: number; perMinute?: number; intervalMs?: 
   const clock = new TestClock(Number.POSITIVE_INFINITY);
   const limits: number[] = [];
   const paceOptions = { concurrency: 8, intervalMs: 5000, ...options };
-  return { pace: new LocalPace({ ...paceOptions, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
+  return {
+    pace: new LocalPace({ ...paceOptions, clock, onLimit: (limit) => limits.push(limit) }),
+    clock,
+    limits,
+  };
 }
 
 async function enter(one: LocalPace, times: number): Promise<void> {

@@ -118,7 +118,9 @@ describe.skipIf(!existsSync('/proc/self/stat'))(
       expect([...scene.gateway.charges.values()].filter((count) => count !== 1)).toEqual([]);
       expect(scene.gateway.charges.size).toBe(rows);
       expect(batchJson.batch.states).toMatchObject({ done: rows - 4, unknown: 3, failed: 1 });
-      expect(batchJson.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort()).toEqual([
+      expect(
+        batchJson.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort(),
+      ).toEqual([
         'failed: mgw batch retry',
         'unknown: mgw jobs resolve',
         'unknown: mgw jobs resolve',

@@ -226,8 +226,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     const times = scene.gateway.submissions.map(({ at }) => at);
     expect(times).toHaveLength(4);
     const min = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
-    for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThan(min);
+    for (const [index, at] of times.slice(1).entries()) expect(at - (times[index] ?? 0)).toBeGreaterThan(min);
   });
 });
 
@@ -422,9 +421,7 @@ describe.concurrent('the API key in a response', () => {
   it('is redacted in the record and in the output', async ({ open }) => {
     const scene = await open('c');
     const message = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
-    scene.gateway.script.submit.push(
-      created({ status: 500, body: JSON.stringify({ error: { message } }) }),
-    );
+    scene.gateway.script.submit.push(created({ status: 500, body: JSON.stringify({ error: { message } }) }));
     await expectUnknown(scene, '-v');
   });
 });

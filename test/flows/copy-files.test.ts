@@ -57,7 +57,12 @@ it('every claim is copied with its confirmation, and a removed job remains remov
   await fill(from);
   for (const copied of [1, 0]) {
     expect(await copyJobs(from, to)).toBe(copied);
-    for (const name of ['key.boat', names.after(removedId), names.attempt(nextId, 1), names.attempt(nextId, 2)])
+    for (const name of [
+      'key.boat',
+      names.after(removedId),
+      names.attempt(nextId, 1),
+      names.attempt(nextId, 2),
+    ])
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }

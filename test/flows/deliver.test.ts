@@ -134,7 +134,9 @@ describe('an accepted job', () => {
       charged: 'yes',
     });
     const finished: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
-    expect((await run(deliveryOptions, seen('running'), { later: [finished] })).error).toMatchObject({ exitCode: 8 });
+    expect((await run(deliveryOptions, seen('running'), { later: [finished] })).error).toMatchObject({
+      exitCode: 8,
+    });
   });
 
   it('ends the run with exit 5 if it fails, and its partial file is removed', async () => {

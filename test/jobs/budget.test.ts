@@ -231,7 +231,9 @@ it('a job that could not be removed because a budget failed can still be sent', 
   expect(unchangedJob && (await nextAttempt(deps.ledger, unchangedJob))).toBe('free');
   // On a full disk, no event can be recorded, so only this process knows that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
-  await expect(removeJob(full, unchangedJob ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
+  await expect(removeJob(full, unchangedJob ?? job, false, failing)).rejects.toThrow(
+    'the budget cannot be read',
+  );
   expect(await nextAttempt(deps.ledger, unchangedJob ?? job)).toBe('unsent');
 });
 

@@ -45,7 +45,9 @@ describe('a fingerprint of the requested body', () => {
 
   it('ignores additions from a default or the model list', () => {
     const userBody = { ModelName: 'Lite' };
-    expect(of({ ...userBody, ModelVersion: '2' }, userBody)).toBe(of({ ...userBody, ModelVersion: '1' }, userBody));
+    expect(of({ ...userBody, ModelVersion: '2' }, userBody)).toBe(
+      of({ ...userBody, ModelVersion: '1' }, userBody),
+    );
     expect(of({ ...userBody, ModelVersion: '1' }, userBody)).toBe(of(userBody));
     expect(of(userBody, { ModelName: 'Other' })).not.toBe(of(userBody));
   });

@@ -635,7 +635,8 @@ describe('an index', () => {
 
   it('is completed once, rather than by each command, if no job has a handle', async () => {
     const { ledger, state } = await made();
-    for (let lookups = 0; lookups < 2; lookups += 1) expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
+    for (let lookups = 0; lookups < 2; lookups += 1)
+      expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
     const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
     expect([statSync(log).size, statSync(count).size]).toEqual([32, 1]);
   });

@@ -66,7 +66,9 @@ async function playInProcesses(): Promise<Count> {
     Array.from({ length: cores }, async (_, index) => {
       const env = { ...process.env, MGW_SIMULATION_SHARE: `${index}/${cores}` };
       const child = fork(fileURLToPath(import.meta.url), [...words, '--seed', String(first)], { env });
-      const ended = once(child, 'exit').then(() => Promise.reject(new Error('a process simulated no schedule')));
+      const ended = once(child, 'exit').then(() =>
+        Promise.reject(new Error('a process simulated no schedule')),
+      );
       const [count] = (await Promise.race([once(child, 'message'), ended])) as [Count];
       return count;
     }),

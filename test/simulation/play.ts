@@ -308,7 +308,7 @@ function charges(
     ),
     ...[...allowed].flatMap(([name, max]) => {
       const { length } = names.filter((each) => each === name);
-      return length > most ? [`${name} was charged ${length} times, and ${most} at most is right`] : [];
+      return length > max ? [`${name} was charged ${length} times; the maximum is ${max}`] : [];
     }),
   ];
 }
@@ -323,7 +323,9 @@ async function handles(machine: Machine, removals: number): Promise<string[]> {
   // If its process died, a job remains `sending` until the next command reads the job and puts it in doubt.
   const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
   // Of two equal tasks, a person may have adopted the one that belongs to another job.
-  const doubled = handles.filter((handle, at) => handle !== undefined && handles.indexOf(handle) !== at).length;
+  const doubled = handles.filter(
+    (handle, at) => handle !== undefined && handles.indexOf(handle) !== at,
+  ).length;
   return lost.length > removals + unknown + doubled
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
     : [];
@@ -377,7 +379,9 @@ async function budgets(machine: Machine, removals: number, isUncertain: boolean)
 
 /** Reports temporary files next to the outputs. */
 function leftovers({ disk }: Machine): string[] {
-  const leftovers = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
+  const leftovers = [...disk.files()].filter(
+    ([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path),
+  );
   return leftovers.length === 0 ? [] : [`left over: ${leftovers.map(([path]) => path).join(', ')}`];
 }
 

@@ -63,7 +63,8 @@ class AgentStorm {
     const over = new AbortController();
     const killing = this.#killAtRandom(over.signal);
     const work = async (): Promise<void> => {
-      for (let wish = remaining.shift(); wish !== undefined; wish = remaining.shift()) await this.#fulfil(wish);
+      for (let wish = remaining.shift(); wish !== undefined; wish = remaining.shift())
+        await this.#fulfil(wish);
     };
     await Promise.all(Array.from({ length: width }, work));
     over.abort();

@@ -128,7 +128,9 @@ const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
 function keyLeaks(world: World): string[] {
   const holds = (text: string): boolean => spellings.some((spelling) => text.includes(spelling));
   const files = filesBelow(world.root).filter((path) => !relative(world.gateway, path).startsWith('keys'));
-  const messages = world.runs.filter(({ stdout, stderr }) => holds(stdout + stderr)).map(({ stderr }) => stderr);
+  const messages = world.runs
+    .filter(({ stdout, stderr }) => holds(stdout + stderr))
+    .map(({ stderr }) => stderr);
   return [...files.filter((path) => holds(path) || holds(readFileSync(path, 'latin1'))), ...messages];
 }
 

@@ -135,7 +135,8 @@ export function useDownloads(): Downloads {
 
 /** Fails unless a download succeeded and the file, its size and its hash are those of `bytes`. */
 export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Promise<void> {
-  if (outcome.kind !== 'done') throw new Error(`the download ended with ${outcome.kind}: ${outcome.failure.message}`);
+  if (outcome.kind !== 'done')
+    throw new Error(`the download ended with ${outcome.kind}: ${outcome.failure.message}`);
   const { path, sha256 } = outcome.file;
   expect((await readFile(path)).equals(bytes)).toBe(true);
   expect(outcome.file.bytes).toBe(bytes.length);

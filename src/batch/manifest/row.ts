@@ -142,7 +142,9 @@ export function readRow(
   );
   const values = checkedValues(kind, fields, record.line, fault);
   if (!isValid) return undefined;
-  const setEntries = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
+  const setEntries = [...fields]
+    .filter(([name]) => isPath(name))
+    .map(([name, field]) => setEntry(name, field));
   const row = rowFrom({ index, line: record.line, kind }, values, setEntries);
   const outputColumns = [...columns]
     .filter(([name]) => allowedColumns.has(name))

@@ -184,7 +184,9 @@ export class EventWriter {
     const batch = [...firstByJob.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
     const later = events.filter((each) => firstByJob.get(each.job) !== each);
     const writtenEvents = await this.#writeOnce(batch);
-    return later.length === 0 ? writtenEvents : new Map([...writtenEvents, ...(await this.#writeTogether(later))]);
+    return later.length === 0
+      ? writtenEvents
+      : new Map([...writtenEvents, ...(await this.#writeTogether(later))]);
   }
 
   // If two attempts to write one event overlap, the event's uid makes the second attempt fail. Several events are then

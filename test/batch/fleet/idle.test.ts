@@ -20,7 +20,8 @@ async function work(
   const clock = fakeClock();
   const notes: string[] = [];
   let remaining = outages;
-  const answer = (): Promise<never[]> => ((remaining -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]));
+  const answer = (): Promise<never[]> =>
+    (remaining -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]);
   let triesLeft = tries;
   const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
   let looksAgain = (): void => undefined;

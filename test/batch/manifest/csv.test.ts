@@ -34,7 +34,8 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
     line,
     Object.fromEntries(fields.map(({ name, value }) => [name, value])),
   ]);
-const problemTexts = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
+const problemTexts = ({ problems }: Read): string[] =>
+  problems.map(({ line, message }) => `${line}: ${message}`);
 
 describe('the CSV reader', () => {
   it('counts lines like a text editor', async () => {

@@ -33,7 +33,9 @@ describe('auth login', () => {
     expect(gateway.requests).toMatchObject([
       { path: '/v1/models', headers: { authorization: `Bearer ${canaryKey}` } },
     ]);
-    expect(storedConfig(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: canaryKey, base_url: gateway.url } },
+    });
     expect(statSync(configOf(user)).mode & 0o777).toBe(0o600);
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
@@ -71,7 +73,9 @@ describe('auth login', () => {
     expect(login.stdout).not.toContain(canaryKey);
     expect(existsSync(configOf(user))).toBe(false);
     expect((await user.run([...args, '--no-verify'], { stdin: canaryKey })).code).toBe(0);
-    expect(storedConfig(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: canaryKey, base_url: gateway.url } },
+    });
     expect(gateway.requests).toHaveLength(1);
   });
 
@@ -84,7 +88,9 @@ describe('auth login', () => {
       expect.stringContaining('MGW_API_KEY is set and takes precedence.'),
     ]);
     expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
-    expect(storedConfig(user)).toEqual({ profiles: { default: { api_key: 'key-1', base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: 'key-1', base_url: gateway.url } },
+    });
   });
 
   it('stores the address from MGW_BASE_URL, to which the key belongs, not the address of another gateway', async () => {
@@ -95,7 +101,9 @@ describe('auth login', () => {
     });
     const env = { MGW_BASE_URL: gateway.url };
     expect((await user.run(['auth', 'login'], { stdin: 'key-2', env })).code).toBe(0);
-    expect(storedConfig(user)).toEqual({ profiles: { default: { api_key: 'key-2', base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: 'key-2', base_url: gateway.url } },
+    });
     const bad = await user.run(['auth', 'login'], {
       stdin: 'key-3',
       env: { MGW_BASE_URL: 'http://10.0.0.1' },

@@ -19,7 +19,9 @@ describe('config set, get and unset', () => {
     const user = userHere();
     expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
     expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
-    expect(storedConfig(user)).toEqual({ profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } },
+    });
     expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 0, stdout: 'Anna\n' });
     expect((await user.run(['config', 'unset', 'tts.speaker'])).code).toBe(0);
     expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 2, stdout: '' });
@@ -162,18 +164,21 @@ describe('config edit', () => {
     ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
     ['s/}}}/}}/', 'it is not JSON'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
-  ])('exits with 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
-    const user = userHere();
-    const text =
-      '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
-    put(user, text);
-    const run = await edit(user, `sed -i '${change}'`);
-    expect([run.code, run.stdout]).toEqual([2, '']);
-    expect(run.stderr).toContain(reason);
-    expect(run.stderr).toContain('Nothing was changed.');
-    expect(readFileSync(configOf(user), 'utf8')).toBe(text);
-    expect(files(user)).toEqual(['config.json']);
-  });
+  ])(
+    'exits with 2 and does not change the file if the result would be invalid: %s',
+    async (change, reason) => {
+      const user = userHere();
+      const text =
+        '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
+      put(user, text);
+      const run = await edit(user, `sed -i '${change}'`);
+      expect([run.code, run.stdout]).toEqual([2, '']);
+      expect(run.stderr).toContain(reason);
+      expect(run.stderr).toContain('Nothing was changed.');
+      expect(readFileSync(configOf(user), 'utf8')).toBe(text);
+      expect(files(user)).toEqual(['config.json']);
+    },
+  );
 
   it('offers on a terminal to reopen an invalid file', async () => {
     const user = userHere();

@@ -75,7 +75,8 @@ it('mgw help prints a file that a topic links to, and a documentation page by it
 });
 
 it('mgw help offers all expected topics, and no others', () => {
-  const topicNames = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
+  const topicNames =
+    'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(topicNames.split(' ').sort());
 });
 

@@ -251,7 +251,10 @@ describe('combined calls', () => {
       return Promise.reject(connectionLost);
     });
     const ran = await Promise.allSettled([1, 2].map(lost));
-    expect(ran.map((each) => each.status === 'rejected' && each.reason === connectionLost)).toEqual([true, true]);
+    expect(ran.map((each) => each.status === 'rejected' && each.reason === connectionLost)).toEqual([
+      true,
+      true,
+    ]);
     expect(callCount).toBe(1);
     const { double, calls: refused } = doubling();
     await expect(double(-1)).rejects.toThrow('refused -1');

@@ -200,10 +200,7 @@ describe('a successful operation', () => {
     ['null for both', { name, done: true, error: null, response: null }],
     ['a response that is a list', { name, done: true, response: [] }],
     ['samples that are an object', finished({})],
-    [
-      'a generateVideoResponse that is text',
-      { name, done: true, response: { generateVideoResponse: 'x' } },
-    ],
+    ['a generateVideoResponse that is text', { name, done: true, response: { generateVideoResponse: 'x' } }],
   ])('is reported as unproven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
