@@ -22,9 +22,9 @@ if (ready !== undefined) {
 } else {
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
-  // Node 20 optimizes undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node
-  // do so only if it is used heavily. Set the flag before anything is compiled, because V8 accepts cached code only under
-  // the same flags.
+  // Node 20 optimizes undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of
+  // Node do so only if it is used heavily. Set the flag before anything is compiled, because V8 accepts cached code
+  // only under the same flags.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const dist = asset ? 'dist' : join(__dirname, '..', 'dist');
   const { load, keep } = loader(dist, openCache(version), use, asset);

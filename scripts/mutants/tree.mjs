@@ -111,7 +111,8 @@ export function makeTree(tree, note) {
     `${recording}\nawait openLauncher();`,
   );
   change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
-  // The simulated processes have neither the real environment nor the real files, so the simulation defines the runtime.
+  // The simulated processes have neither the real environment nor the real files, so the simulation defines the
+  // runtime.
   const imports = "import { readFileSync } from 'node:fs';";
   change(join(tree, 'test/simulation/program.ts'), imports, `${runtime}${imports}`);
   // Runs each test file in its own process, so the file also reaches code that runs when a module is loaded.

@@ -174,8 +174,8 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request is
-  // unknown or has a different number of files.
+  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request
+  // is unknown or has a different number of files.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,

@@ -131,7 +131,9 @@ export async function composeVideo(
   return { video, defaults: defaultsNote(protocol, body, checks.unsetFlags(body)) };
 }
 
-/** Returns a video that can be resumed, but not paid for: if no earlier job is found, an attempt to pay throws `fault`. */
+/**
+ * Returns a video that can be resumed, but not paid for: if no earlier job is found, an attempt to pay throws `fault`.
+ */
 export function resumableOnly(video: ComposedVideo, fault: MgwError): ComposedVideo {
   const fail = (): Promise<never> => Promise.reject(fault);
   return { ...video, findVideos: fail, upload: fail, fault };

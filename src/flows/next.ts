@@ -139,8 +139,8 @@ const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', ...unwr
 
 /**
  * Returns an output to use instead of one that failed. If the file exists, this is a free path next to it. If no file
- * can be created at `output`, this is a path in the current or home folder. A `~` at the beginning is expanded. Undefined
- * if a different output would not help, or if {@link chmodCommand} fixes the cause.
+ * can be created at `output`, this is a path in the current or home folder. A `~` at the beginning is expanded.
+ * Undefined if a different output would not help, or if {@link chmodCommand} fixes the cause.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (output === '-') return undefined;

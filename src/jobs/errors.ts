@@ -214,7 +214,9 @@ export function noSuchJob(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }
 
-/** Whether an error affects only one file or source, so others can still be fetched. A full disk affects all of them. */
+/**
+ * Whether an error affects only one file or source, so others can still be fetched. A full disk affects all of them.
+ */
 export function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);

@@ -78,7 +78,7 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** Returns the name of a piece's file and variant. Pieces are counted from 0. `hash` is the hash of the piece's body. */
+/** Returns the name of a piece's file and variant. Pieces are counted from 0. `hash` is the hash of its body. */
 export function pieceName(index: number, hash: string): string {
   return `${String(index + 1).padStart(4, '0')}-${hash.slice(0, 16)}`;
 }

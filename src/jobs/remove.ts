@@ -201,7 +201,8 @@ function lastTimeOf(job: Job): number {
   return Math.max(...times.map((time) => (time === undefined ? 0 : Date.parse(time))));
 }
 
-// A job that was created from an imported handle is never undelivered: no command submitted it, so none can be repeated.
+// A job that was created from an imported handle is never undelivered: no command submitted it, so none can be
+// repeated.
 function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   return (
     fingerprint !== '' && !(goals.length > 0 && goals.every(({ deliveredAt }) => deliveredAt !== undefined))

@@ -193,7 +193,9 @@ export function neededLimit(error: MgwError | undefined, cost: Decimal): string 
   return formatDecimal(max(add(parseDecimal(limit), parseDecimal(missing)), add(committed, cost)));
 }
 
-/** Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows. */
+/**
+ * Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows.
+ */
 export function withRaisedLimit(limit: string, error: MgwError, rest = 'rest of the batch'): MgwError {
   const { message, next = [] } = error;
   // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT

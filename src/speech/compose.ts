@@ -195,8 +195,8 @@ function speechFormat(name: string): SpeechFormat {
   return { name, wire: wav ? 'pcm' : name, mime: mimes[name] ?? 'application/octet-stream', wav };
 }
 
-// Returns the format that the user chose: the format named `name`, else the format of the file's extension. Undefined if
-// the user chose none. Throws a usage error if the extension belongs to an audio format that mgw does not know.
+// Returns the format that the user chose: the format named `name`, else the format of the file's extension. Undefined
+// if the user chose none. Throws a usage error if the extension belongs to an audio format that mgw does not know.
 function formatFor(name: string | undefined, output: string | undefined): SpeechFormat | undefined {
   if (name !== undefined) return speechFormat(name);
   const extension = extname(output ?? '').toLowerCase();

@@ -35,7 +35,9 @@ export function ownByServer(folder: string): void {
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
 }
 
-/** Returns the user that runs servers, as options for {@link launch}. This is an ordinary user if this process is root. */
+/**
+ * Returns the user that runs servers, as options for {@link launch}. This is an ordinary user if this process is root.
+ */
 function userOfServer(): Pick<LaunchOptions, 'uid' | 'gid'> {
   if (!isRoot) return {};
   const users = readFileSync('/etc/passwd', 'utf8').split('\n');

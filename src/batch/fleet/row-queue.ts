@@ -185,8 +185,8 @@ export async function changeBatch(query: Query, name: string, overrides: Partial
 }
 
 /**
- * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows that wait for their retry,
- * paid rows without a result, and rows in doubt, because the ledger may now contain their handles.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows that wait for their
+ * retry, paid rows without a result, and rows in doubt, because the ledger may now contain their handles.
  * @returns the number of rows added, and the ids of rows that were already queued with different content
  */
 export async function addRows(

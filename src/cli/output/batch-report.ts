@@ -220,7 +220,8 @@ export class BatchReport {
     };
   }
 
-  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid again.
+  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid
+  // again.
   #unfinishedRows(budget: string | undefined, retryBudget: string | undefined): UnfinishedRow[] {
     const limitOf = (row: UnfinishedRow): string | undefined =>
       row.isOverBudget ? budget : this.#unpaid.isPaidAgain(row.id) ? retryBudget : undefined;

@@ -16,7 +16,10 @@ import { type Column, fittedTable } from '../../output/table.ts';
 
 interface ListedBatch {
   name: string;
-  /** The manifest's absolute path; `-` if it was read from standard input; null if the batch was enqueued from another machine. */
+  /**
+   * The manifest's absolute path; `-` if it was read from standard input; null if the batch was enqueued from another
+   * machine.
+   */
   file: string | null;
   /** The number of rows per state of their latest accepted job. Excludes rows that were never submitted. */
   states: Record<string, number>;
