@@ -69,7 +69,7 @@ async function get(url: string, path: string): Promise<void> {
     retries: 0,
   });
   if (outcome.kind !== 'done' || outcome.file.bytes !== size)
-    throw new Error(`it ended with ${outcome.kind}`);
+    throw new Error(`the download ended with ${outcome.kind}`);
   await publish(outcome.file, path, { force: false });
   output.release();
   console.log(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);

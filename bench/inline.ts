@@ -80,7 +80,7 @@ async function measure(way: Way, size: number, path: string): Promise<Measuremen
   const cpu = process.cpuUsage();
   const start = performance.now();
   const bytes = way === 'stream' ? await stream(size, path) : whole(size, path);
-  if (bytes !== (size / 4) * 3) throw new Error(`${bytes ?? 'no'} bytes came out of ${size} characters`);
+  if (bytes !== (size / 4) * 3) throw new Error(`${size} characters produced ${bytes ?? 'no'} bytes`);
   const seconds = (performance.now() - start) / 1000;
   const { user, system } = process.cpuUsage(cpu);
   return {
@@ -122,7 +122,7 @@ function main(parent: string): void {
     });
     run('stream', 2048 * mib, folder);
     const shown = ratios.map((ratio) => ratio.toFixed(1)).join(', ');
-    console.log(`at 256 MiB stream does ${shown} times as much for each second of CPU as whole`);
+    console.log(`at 256 MiB, stream processes ${shown} times as much per CPU second as whole`);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -44,10 +44,10 @@ export async function measured(command, { env, cwd, input, code = 0, quiet = fal
   await once(child, 'close');
   clearInterval(look);
   const [, times = '', , children = ''] = report().split('\n');
-  const [begun, ended, exitCode] = times.split(' ').map(Number);
+  const [startedAt, endedAt, exitCode] = times.split(' ').map(Number);
   if (exitCode !== code) throw new Error(`${command.join(' ')}: exit ${exitCode}\n${stdout()}`);
   const rss = [...peaks.values()].reduce((sum, peak) => sum + peak, 0);
-  return { wall: ended - begun, cpu: secondsOf(children), rss, stdout: stdout() };
+  return { wall: endedAt - startedAt, cpu: secondsOf(children), rss, stdout: stdout() };
 }
 
 function collected(stream) {

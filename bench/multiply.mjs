@@ -13,7 +13,7 @@ export function multiply(state, url, count) {
   const id = readdirSync(jobs)[0].slice(0, -'.jsonl'.length);
   const record = readFileSync(join(jobs, `${id}.jsonl`), 'utf8');
   const before = record.match(/"fingerprint":"([0-9a-f]{64})"/)[1];
-  if (fingerprintOf(url, 0) !== before) throw new Error('the fingerprint is made otherwise');
+  if (fingerprintOf(url, 0) !== before) throw new Error('the fingerprint is computed in a different way');
   const ids = Array.from(
     { length: count - 1 },
     (_, n) => `${id.slice(0, -5)}${String(n + 1).padStart(5, '0')}`,

@@ -13,7 +13,7 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {number} [peerValue] the peer's value, in the same unit
  * @property {number} [ratio] ratio of the value to the peer's value, as the median of the rounds
  * @property {number} [cpuRatio] ratio of user and system time; printed, but judged only as a separate figure
- * @property {{ ratio: number } | { most: number } | { least: number }} [target] absent if the row only shows growth
+ * @property {{ ratio: number } | { max: number } | { min: number }} [target] absent if the row only shows growth
  * @property {{ by: string, value: number }} [bound] the result of a minimal program that does only
  *   the work, in the same unit
  */
@@ -30,13 +30,13 @@ export function verdictOf({ value, ratio, target, bound, peerValue }) {
   if (target === undefined) return undefined;
   if (meets(target, value, ratio)) return 'met';
   if (bound === undefined || meets(target, bound.value, bound.value / peerValue)) return 'MISSED';
-  const times = 'least' in target ? bound.value / value : value / bound.value;
+  const times = 'min' in target ? bound.value / value : value / bound.value;
   return times <= nearBound ? 'bound' : 'MISSED';
 }
 
 function meets(target, value, ratio) {
   if ('ratio' in target) return ratio <= target.ratio;
-  return 'most' in target ? value <= target.most : value >= target.least;
+  return 'max' in target ? value <= target.max : value >= target.min;
 }
 
 /** @param {Row[]} rows */
@@ -52,7 +52,7 @@ export function table(rows) {
     row.bound === undefined ? '' : `${row.bound.by} ${digits(row.bound.value)} ${row.unit}`,
     verdictOf(row) ?? '',
   ]);
-  const head = ['figure', 'mgw', 'CPU', 'peer', 'ratio', 'CPU ratio', 'target', 'least possible', 'verdict'];
+  const head = ['figure', 'mgw', 'CPU', 'peer', 'ratio', 'CPU ratio', 'target', 'minimal program', 'verdict'];
   const all = [head, ...lines];
   const widths = all[0].map((_, at) => Math.max(...all.map((line) => line[at].length)));
   const drawn = all.map((line) => `| ${line.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`);
@@ -64,7 +64,7 @@ export function table(rows) {
 function targetOf({ target, unit }) {
   if (target === undefined) return '';
   if ('ratio' in target) return `≤ ${target.ratio} ×`;
-  return 'most' in target ? `≤ ${target.most} ${unit}` : `≥ ${target.least} ${unit}`;
+  return 'max' in target ? `≤ ${target.max} ${unit}` : `≥ ${target.min} ${unit}`;
 }
 
 function digits(value) {

@@ -30,7 +30,7 @@ process.once('exit', () => rmSync(root, { recursive: true, force: true }));
 for (const name of flags.only ?? all) {
   const { default: measure } = await import(`./cases/${name}.mjs`);
   await lookAtNoise(`before ${name}`);
-  const begun = performance.now();
+  const startedAt = performance.now();
   const { bench, close } = open(name);
   try {
     for await (const row of measure(bench)) {
@@ -40,7 +40,7 @@ for (const name of flags.only ?? all) {
   } finally {
     close();
   }
-  tell(`  ${name}: ${((performance.now() - begun) / 1000).toFixed(0)} s`);
+  tell(`  ${name}: ${((performance.now() - startedAt) / 1000).toFixed(0)} s`);
 }
 await lookAtNoise('at the end');
 
@@ -86,8 +86,8 @@ function open(name) {
       flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
     npmPackage,
     program,
-    // Returns the beginning of a command line that runs a minimal program from least/.
-    least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
+    // Returns the beginning of a command line that runs a minimal program from minimal/.
+    minimal: (file, node = process.execPath) => [node, join(import.meta.dirname, 'minimal', file)],
     measured,
     // Measures a program that writes a large file, after removing that file and freeing memory.
     measuredWriting: (path, command, options) => {

@@ -28,10 +28,10 @@ function serve(): void {
     request.resume();
     const audio = Buffer.alloc(Math.floor((size - 40) / 4) * 3, 7).toString('base64');
     const frame = Buffer.from(`${JSON.stringify({ code: 0, message: '', data: audio })}\n`);
-    let left = Math.ceil((megabytes * 1e6) / frame.length);
+    let remaining = Math.ceil((megabytes * 1e6) / frame.length);
     const send = (): void => {
-      while (left > 0) {
-        left -= 1;
+      while (remaining > 0) {
+        remaining -= 1;
         if (!response.write(frame)) return void response.once('drain', send);
       }
       response.end('{"code":20000000,"message":"ok","data":null}');

@@ -1,7 +1,7 @@
 'use strict';
 
-// Loads the build, and caches the compiled code for the next start, because compiling takes a third of the run time of a
-// short command. (Node has had its own compile cache since 22.8. It omits functions that are compiled only when they
+// Loads the build, and caches the compiled code for the next start, because compiling takes a third of the run time of
+// a short command. (Node has had its own compile cache since 22.8. It omits functions that are compiled only when they
 // are called, which are most of them.)
 //
 // Cached code is executed, so no other user may be able to write it. Each file has a checksum, because V8 does not
@@ -21,8 +21,8 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
  * Returns a loader for the modules of a folder. They may require each other as `./NAME`, and the modules of Node.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
- * @param {string} use the purpose of the run: the first file is cached separately for each, because it contains the code of
- * all commands, and one command needs little of it
+ * @param {string} use the purpose of the run: the first file is cached separately for each, because it contains the
+ * code of all commands, and one command needs little of it
  * @param {(name: string) => Buffer} [asset] returns an asset of the executable: a file of the folder, or its compiled
  * code in `compiled/`; throws if there is none
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes newly compiled code to the cache; call it
@@ -33,8 +33,8 @@ exports.loader = (folder, cache, use, asset) => {
   const loaded = new Map();
   const fresh = [];
   const load = (name) => {
-    const known = loaded.get(name);
-    if (known !== undefined) return known.exports;
+    const cachedModule = loaded.get(name);
+    if (cachedModule !== undefined) return cachedModule.exports;
     const module = { exports: {} };
     loaded.set(name, module);
     const filename = `${folder}/${name}`;

@@ -10,10 +10,10 @@ const [, , first = '', ...rest] = process.argv;
 // The single executable contains the build as its assets.
 const sea = process.getBuiltinModule?.('node:sea');
 const asset = sea?.isSea() ? (file) => Buffer.from(sea.getRawAsset(file)) : undefined;
-const known = rest.length === 0 ? knownAnswer(first) : undefined;
+const ready = rest.length === 0 ? knownAnswer(first) : undefined;
 const [major, minor] = process.versions.node.split('.').map(Number);
-if (known !== undefined) {
-  print(known);
+if (ready !== undefined) {
+  print(ready);
 } else if (major < 20 || (major === 20 && minor < 18)) {
   process.stderr.write(
     `mgw: mgw needs Node 20.18 or newer, but this is Node ${process.versions.node}.\n  Nothing was sent. (exit 2)\n`,
@@ -22,9 +22,9 @@ if (known !== undefined) {
 } else {
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
-  // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node
-  // do so only if it is used heavily. Set the flag before anything is compiled, since V8 accepts cached code only under
-  // the same flags.
+  // Node 20 optimizes undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of
+  // Node do so only if it is used heavily. Set the flag before anything is compiled, because V8 accepts cached code
+  // only under the same flags.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const dist = asset ? 'dist' : join(__dirname, '..', 'dist');
   const { load, keep } = loader(dist, openCache(version), use, asset);

@@ -11,9 +11,9 @@ import { fileURLToPath } from 'node:url';
 const columns = 100;
 const commands = [
   'mgw video c submit "a paper boat at sea" -m vendor-h3-mini -d 5 -o boat.mp4',
-  '# the answer to the next submission is lost',
+  '# the response to the next submission is lost',
   'mgw video c submit "a whale" -m vendor-h3-mini -d 5 -o whale.mp4',
-  '# once more: it is not sent again, since it may have been charged',
+  '# once more: it is not sent again, because it may have been charged',
   'mgw video c submit "a whale" -m vendor-h3-mini -d 5 -o whale.mp4',
   'mgw jobs ls',
 ];
@@ -26,11 +26,11 @@ async function losingSandbox() {
   const server = spawn('mgw', ['sandbox', 'start', '--port', '0', '--fault', 'submit-reply-lost'], {
     env: env(),
   });
-  let told = '';
+  let output = '';
   for await (const chunk of server.stdout) {
-    told += chunk;
-    const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(told) ?? [];
-    if (url !== undefined && told.includes('\n')) return { url, close: () => server.kill() };
+    output += chunk;
+    const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(output) ?? [];
+    if (url !== undefined && output.includes('\n')) return { url, close: () => server.kill() };
   }
   throw new Error('the sandbox did not start');
 }
@@ -47,13 +47,13 @@ function env(sandbox = '1') {
 /** Runs a command on a terminal, and returns the output. */
 function onTerminal(command, sandbox) {
   writeFileSync(join(home, 'run.sh'), `stty cols ${columns} rows 40\n${command}\n`);
-  const ran = spawnSync('script', ['-qec', 'sh run.sh', '/dev/null'], {
+  const result = spawnSync('script', ['-qec', 'sh run.sh', '/dev/null'], {
     cwd: home,
     env: env(sandbox),
     encoding: 'utf8',
   });
-  if (ran.error) throw ran.error;
-  return ran.stdout;
+  if (result.error) throw result.error;
+  return result.stdout;
 }
 
 /** Returns a screen's lines after the given output, each as a list of cells `{ text, style }`. */
@@ -114,7 +114,7 @@ function picture(lines) {
   const rows = lines.map(
     (line, index) => `<text x="${margin}" y="${margin + 14 + index * height}">${lineOf(line)}</text>`,
   );
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${full}" width="${width}" height="${full}" role="img" aria-label="mgw at a terminal: a video is made; a submission whose answer is lost is not sent again">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${full}" width="${width}" height="${full}" role="img" aria-label="mgw at a terminal: a video is made; a submission whose response is lost is not sent again">
 <style>
   rect { fill: #f6f8fa; stroke: #d0d7de }
   text { fill: #1f2328; font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace; white-space: pre }

@@ -89,7 +89,7 @@ const maxDurationMs = 365 * 86_400_000;
 
 /**
  * Parses a duration such as `50ms`, `5s`, `20m`, `1h30m` or `1.5h`, and returns it in ms. Units must be in descending
- * order, each at most once. Rejects a number without a unit.
+ * order, each at most once. Refuses a number without a unit.
  * @throws Error whose message states the allowed values, without the flag's name.
  */
 export function parseDuration(text: string): number {

@@ -118,7 +118,8 @@ export interface ErrorDetails {
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
   /**
-   * What the command pays for separately: the pieces of a text or the rows of a batch; absent for a single submission.
+   * What the command pays for separately: the pieces of long text or the rows of a batch; absent for a single
+   * submission.
    */
   parts?: 'pieces' | 'rows';
   /** The path that could not be read or written. */

@@ -24,7 +24,7 @@ function parse(text: string): { value: Json; isCut: boolean } {
   return { value, isCut: cutBelow(value, maxLevels) };
 }
 
-// Replaces values that are nested too deep by null, in place. Returns whether any value was replaced.
+// Replaces values that are nested too deeply with null, in place. Returns whether any value was replaced.
 function cutBelow(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const members = value as JsonObject;

@@ -28,9 +28,9 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 const maxSecretLength = 64 * 1024;
 
 /**
- * Returns how much of an incomplete text can be displayed without splitting a secret, in UTF-16 code
- * units. The displayed part ends with the last complete line or word. An overlong line or word is
- * split at a point that no secret spans.
+ * Returns the length of the part of incomplete text that can be displayed without splitting a secret, in UTF-16 code
+ * units. This part ends with the last complete line or word. An overlong line or word is split at a point that no
+ * secret spans.
  */
 export function safeCutIndex(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lineEnd = text.lastIndexOf('\n') + 1;
@@ -86,6 +86,6 @@ export function counted(count: number, noun: string): string {
 
 /** Returns the first `max` texts as a list, with the number of the others: `a, b and 3 more`. */
 export function listOf(texts: readonly string[], max: number): string {
-  const shown = texts.slice(0, max).join(', ');
-  return texts.length > max ? `${shown} and ${texts.length - max} more` : shown;
+  const list = texts.slice(0, max).join(', ');
+  return texts.length > max ? `${list} and ${texts.length - max} more` : list;
 }

@@ -20,7 +20,7 @@ const userInfoInText = /\b([a-z][a-z\d+.-]{0,20}:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*
 const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 
 /**
- * Returns a function that replaces every encoding of each secret by `[redacted]`. The encodings are plain text
+ * Returns a function that replaces every encoding of each secret with `[redacted]`. The encodings are plain text
  * with or without `sk-`, hexadecimal, and Base64 and Base64url at each of the three alignments. Any characters
  * may be escaped as in JSON, a URL or HTML, even repeatedly or nested. All other text is unchanged, so that a
  * recorded response can still be parsed.

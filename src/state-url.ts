@@ -94,7 +94,7 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// Rejects a misspelt parameter, because it would have no effect. Allows other unknown parameters, because database
+// Refuses a misspelt parameter, because it would have no effect. Allows other unknown parameters, because database
 // hosts add their own, such as channel_binding.
 function checkParameter(name: string): void {
   const nearest = parameterNames.includes(name) ? undefined : nearestName(name, parameterNames);

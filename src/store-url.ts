@@ -48,7 +48,7 @@ export function isObjectUrl(output: string): boolean {
   return output.startsWith('s3://');
 }
 
-/** Whether a text is a URL (`scheme://…`), not a path. */
+/** Whether a string is a URL (`scheme://…`), not a path. */
 export function isUrl(text: string): boolean {
   return /^[a-z][a-z\d+.-]+:\/\//i.test(text);
 }

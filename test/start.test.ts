@@ -60,7 +60,7 @@ describe('mgw', () => {
     expect(loadedBy([flag])).toEqual([]),
   );
 
-  it('names the Node that it needs if it runs on an older one', () => {
+  it('names the Node version that it needs if it runs on an older one', () => {
     const script = join(home, 'older.cjs');
     const versions = '{ ...process.versions, node: "20.17.0" }';
     writeFileSync(script, `Object.defineProperty(process, 'versions', { value: ${versions} });`);
@@ -93,7 +93,7 @@ describe('mgw', () => {
     expect(loaded.length).toBeLessThanOrEqual(10);
   });
 
-  it('loads the client for the model list, but no schema, settings writer or protocol, and the second time compiled code', () => {
+  it('loads the client for the model list, but no schema, settings writer or protocol, and uses compiled code the second time', () => {
     const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
     const compiled = join(home, '.cache', 'mgw', 'compiled');
     const kept = (): string[] =>

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 const mib = 1024 * 1024;
 const together = 'curl, tee, openssl, sync';
-const least = 'node:http, hash, sync';
+const minimal = 'node:http, hash, sync';
 
 export default async function* download(bench) {
   for (const size of bench.quick ? [256] : [256, 1024]) yield* one(bench, size);
@@ -35,22 +35,22 @@ async function* one(bench, size) {
     curl: () => clean([curl, '-sf', '-o', path, from]),
     [together]: () =>
       clean(['sh', '-c', `curl -sf ${from} | tee '${path}' | openssl dgst -sha256 && sync '${path}'`]),
-    [least]: () => clean([...bench.least('download.mjs'), from, path]),
+    [minimal]: () => clean([...bench.minimal('download.mjs'), from, path]),
     ...(aria2 && {
       aria2: () => clean([aria2, '-q', '--allow-overwrite', '-d', bench.folder, '-o', 'video.mp4', from]),
     }),
   });
   const figure = `download of ${size} MiB`;
-  for (const peer of ['curl', together, least, ...(aria2 ? ['aria2'] : [])]) {
+  for (const peer of ['curl', together, minimal, ...(aria2 ? ['aria2'] : [])]) {
     const isTarget = peer === 'curl' && size === 1024;
-    const row = (what, most) => ({
+    const row = (what, maxRatio) => ({
       figure: `${figure}, ${what === 'wall' ? 'time' : 'CPU'}`,
       value: runs.of('mgw', what),
       unit: 's',
       peer,
       peerValue: runs.of(peer, what),
       ratio: runs.ratio('mgw', peer, what),
-      ...(isTarget && { target: { ratio: most }, bound: boundOf(runs, what) }),
+      ...(isTarget && { target: { ratio: maxRatio }, bound: boundOf(runs, what) }),
     });
     yield row('wall', 1.1);
     yield row('cpu', 1.5);
@@ -59,13 +59,13 @@ async function* one(bench, size) {
     figure: `${figure}, memory`,
     value: runs.of('mgw', 'rss'),
     unit: 'MB',
-    ...(size === 1024 && { target: { most: 120 } }),
+    ...(size === 1024 && { target: { max: 120 } }),
   };
   rmSync(path, { force: true });
 }
 
 // Returns the faster of the peers that also hash and sync, and its value.
 function boundOf(runs, what) {
-  const [by] = [together, least].sort((one, other) => runs.of(one, what) - runs.of(other, what));
+  const [by] = [together, minimal].sort((one, other) => runs.of(one, what) - runs.of(other, what));
   return { by, value: runs.of(by, what) };
 }

@@ -33,18 +33,18 @@ async function* seen(bench, how, peer, more) {
   // Gives mgw a history of jobs from which it predicts durations.
   for (let round = 0; round < 3; round += 1) await late(() => env);
   const rounds = bench.rounds(4, 1);
-  let [known, blind] = [0, 0];
+  let [informed, blind] = [0, 0];
   for (let round = 0; round < rounds; round += 1) {
-    known += (await late(() => env)) / rounds;
+    informed += (await late(() => env)) / rounds;
     blind += (await late(() => bench.env(url))) / rounds;
   }
   yield {
     figure: `end of a task to its being seen, at 500 ms: ${how}`,
-    value: known,
+    value: informed,
     unit: 'ms',
     peer,
     peerValue: blind,
-    ratio: known / blind,
+    ratio: informed / blind,
   };
 }
 

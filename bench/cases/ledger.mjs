@@ -37,7 +37,7 @@ export default async function* ledger(bench) {
       cpuRatio: runs.ratio('submit', 'empty', 'cpu'),
       ...(largest && { target: { ratio: 1.2 } }),
     };
-    const target = largest && { target: { most: 150 } };
+    const target = largest && { target: { max: 150 } };
     const toBare = (name) => ({
       ...{ peer: 'node -e 0', peerValue: runs.of('bare') * 1000 },
       ...{ ratio: runs.ratio(name, 'bare'), cpuRatio: runs.ratio(name, 'bare', 'cpu') },

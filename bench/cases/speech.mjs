@@ -16,10 +16,10 @@ export default async function* speech(bench) {
       const clean = (command, options) => bench.measuredWriting(path, command, options);
       const runs = await bench.interleaved(bench.rounds(5, 1), {
         mgw: () => clean([...bench.mgw(), ...args, '-o', path], { env }),
-        least: () => clean([...bench.least('speech.mjs'), from, path]),
+        minimal: () => clean([...bench.minimal('speech.mjs'), from, path]),
         curl: () => clean([bench.program('curl'), '-sf', '-d', '{}', '-o', path, from]),
       });
-      const bound = { by: 'parse, decode, write, sync', value: total / runs.of('least') };
+      const bound = { by: 'parse, decode, write, sync', value: total / runs.of('minimal') };
       const figure = `speech of ${total} MB in frames of ${frameBytes} bytes`;
       yield {
         figure,
@@ -29,7 +29,7 @@ export default async function* speech(bench) {
           peer: 'curl, not decoded',
           peerValue: total / runs.of('curl'),
         },
-        ...{ ratio: runs.ratio('curl', 'mgw'), target: { least: 250 }, bound },
+        ...{ ratio: runs.ratio('curl', 'mgw'), target: { min: 250 }, bound },
       };
       yield { figure: `${figure}, of its CPU`, value: total / runs.of('mgw', 'cpu'), unit: 'MB/s' };
       yield { figure: `${figure}, memory`, value: runs.of('mgw', 'rss'), unit: 'MB' };

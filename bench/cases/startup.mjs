@@ -63,10 +63,10 @@ async function* loopback(bench, node, url) {
     const contenders = {
       fetch: () => bench.measured([node.path, '-e', line], { env }),
       [words]: () => bench.measured([...bench.mgw(node.path), ...words.split(' ')], { env }),
-      least: () => bench.measured([...bench.least('fetch.mjs', node.path), url + path], { env: own }),
+      minimal: () => bench.measured([...bench.minimal('fetch.mjs', node.path), url + path], { env: own }),
     };
     const runs = await bench.interleaved(bench.rounds(31, 7), contenders, { warmUp: true });
-    const bound = { by: 'fetch on a connection of its own', value: runs.of('least') * 1000 };
+    const bound = { by: 'fetch on its own connection', value: runs.of('minimal') * 1000 };
     yield { ...row(runs, node, words, 'fetch', 'one fetch', 1.1), bound };
   }
 }

@@ -22,7 +22,7 @@ export default async function* waiting(bench) {
       await sleep(settle * 1000);
       polls = await pollsIn(pace, url);
       // mgw and the minimal program run at the same time, so a busy machine slows both.
-      peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
+      peer = bench.measured([...bench.minimal('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
       // mgw warms up for half the measuring time.
       await sleep((look / 2) * 1000);
       const cpu = cpuOf(pid);
@@ -34,7 +34,7 @@ export default async function* waiting(bench) {
       { env, input: exported.map(({ id }) => id).join('\n'), quiet: true, code: 11, during },
     );
     const isTarget = jobs === 1000;
-    const mostMemory = { 1000: 150, 10_000: 500 }[jobs];
+    const maxMemory = { 1000: 150, 10_000: 500 }[jobs];
     const { stdout, rss: peerRss } = await peer;
     const { ms } = JSON.parse(stdout);
     const by = 'as many polls by fetch';
@@ -42,13 +42,13 @@ export default async function* waiting(bench) {
       figure: `waiting for ${jobs} jobs, memory`,
       value: rss,
       unit: 'MB',
-      ...(mostMemory && { target: { most: mostMemory }, bound: { by, value: peerRss } }),
+      ...(maxMemory && { target: { max: maxMemory }, bound: { by, value: peerRss } }),
     };
     yield {
       figure: `waiting for ${jobs} jobs, of a core`,
       value: share,
       unit: '%',
-      ...(isTarget && { target: { most: 5 }, bound: { by, value: (ms * polls) / 10 } }),
+      ...(isTarget && { target: { max: 5 }, bound: { by, value: (ms * polls) / 10 } }),
     };
     const each = (share * 10) / polls;
     yield {

@@ -80,11 +80,11 @@ async function sendSpeech(response) {
 
 function fill(response, piece, bytes) {
   return new Promise((resolve) => {
-    let left = bytes;
+    let remaining = bytes;
     const write = () => {
-      while (left > 0) {
-        const next = left < piece.length ? piece.subarray(0, left) : piece;
-        left -= next.length;
+      while (remaining > 0) {
+        const next = remaining < piece.length ? piece.subarray(0, remaining) : piece;
+        remaining -= next.length;
         if (!response.write(next)) return void response.once('drain', write);
       }
       resolve();

@@ -16,13 +16,13 @@ const server = createServer((request, response) => {
       name === 'lateness'
         ? late.splice(0)
         : request.method === 'POST'
-          ? begun()
+          ? newTask()
           : seen(name, performance.now()),
     ),
   );
 });
 
-function begun() {
+function newTask() {
   const task_id = `task_${tasks.size}`;
   const begin = performance.now();
   tasks.set(task_id, { begin, end: begin + median * Math.exp(spread * normal()) });

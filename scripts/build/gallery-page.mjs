@@ -25,9 +25,9 @@ async function script() {
   const { output } = await bundle.generate({ format: 'iife', minify: true, sourcemap: false });
   await bundle.close();
   const [chunk, ...others] = output;
-  if (others.length > 0) throw new Error('the page of the gallery is one script');
+  if (others.length > 0) throw new Error("the gallery's page must be a single script");
   if (/<\/script|<!--/i.test(chunk.code))
-    throw new Error('the script of the gallery would end its own element');
+    throw new Error("the gallery's script contains text that would end its script element");
   return chunk.code;
 }
 

@@ -56,7 +56,7 @@ function licenceOf(folder) {
   const { name, version, license } = manifestIn(folder);
   const file = readdirSync(folder).find((entry) => /^(licen[cs]e|copying)/i.test(entry));
   const text = file === undefined ? inReadme(folder) : readFileSync(join(folder, file), 'utf8');
-  if (text === undefined) throw new Error(`${name} is bundled and has no licence file`);
+  if (text === undefined) throw new Error(`${name} is bundled, but has no licence file`);
   return { title: `${name} ${version} (${license})`, text };
 }
 

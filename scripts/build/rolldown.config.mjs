@@ -16,7 +16,7 @@ const withoutChildProcess = {
     filter: { id: /commander\/lib\/command\.js$/ },
     handler(code) {
       if (!code.includes(childProcess))
-        throw new Error('commander no longer loads child_process: take this out');
+        throw new Error('commander no longer loads child_process: remove this plugin');
       return code.replace(childProcess, 'let childProcess;');
     },
   },
@@ -27,8 +27,8 @@ const withoutChildProcess = {
 const visible =
   '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
-  'const segmenter = new Intl.Segmenter();': `let made;
-const segmenter = { segment: (text) => (made ??= new Intl.Segmenter()).segment(text) };`,
+  'const segmenter = new Intl.Segmenter();': `let instance;
+const segmenter = { segment: (text) => (instance ??= new Intl.Segmenter()).segment(text) };`,
   'const rgiEmojiRegex = /^\\p{RGI_Emoji}$/v;': `let emoji;
 const rgiEmojiRegex = { test: (text) => (emoji ??= new RegExp('^\\\\p{RGI_Emoji}$', 'v')).test(text) };`,
   [`const visibleCharacterRegex = /${visible}/v;`]: `let visible;
@@ -41,7 +41,8 @@ const lazyWidths = {
     filter: { id: /string-width\/index\.js$/ },
     handler: (code) =>
       Object.entries(eager).reduce((text, [statement, lazy]) => {
-        if (!text.includes(statement)) throw new Error('string-width has changed: take this out, or mend it');
+        if (!text.includes(statement))
+          throw new Error('string-width has changed: remove or adapt this plugin');
         return text.replace(statement, () => lazy);
       }, code),
   },
@@ -94,7 +95,7 @@ const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
     filter: { id: /undici\/lib\/(dispatcher\/(client-h2|socks5-proxy-agent)|web\/fetch\/body)\.js$/ },
-    handler: () => "module.exports = () => { throw new Error('mgw does not use it'); };",
+    handler: () => "module.exports = () => { throw new Error('mgw does not use this protocol'); };",
   },
 };
 
@@ -106,20 +107,22 @@ const withoutAjv = {
     filter: { id: /@modelcontextprotocol\/server\/dist\/shimsNode\.mjs$/ },
     handler(code) {
       if (!code.includes('as DefaultJsonSchemaValidator, process };'))
-        throw new Error('the shims of the MCP server have changed: mend this');
-      return "import process from 'node:process'; export { process }; export class DefaultJsonSchemaValidator { getValidator() { throw new Error('no validator is loaded'); } }";
+        throw new Error('the shims of the MCP server have changed: adapt this plugin');
+      return "import process from 'node:process'; export { process }; export class DefaultJsonSchemaValidator { getValidator() { throw new Error('no validator is bundled'); } }";
     },
   },
 };
 
 // pg 8 prints a warning if it finds the password in ~/.pgpass.
 const quietPassword = {
-  name: 'pg-without-warning-of-pgpass',
+  name: 'pg-without-pgpass-warning',
   transform: {
     filter: { id: /pg\/lib\/client\.js$/ },
     handler(code) {
       if (!code.includes(' pgPassDeprecationNotice()'))
-        throw new Error('pg no longer warns of ~/.pgpass, or does not read it: take this out, or read it');
+        throw new Error(
+          'pg no longer warns about ~/.pgpass, or does not read it: remove this plugin, or read the file',
+        );
       return code.replace(' pgPassDeprecationNotice()', '');
     },
   },
@@ -237,7 +240,7 @@ function matching(patterns) {
 function sources(...names) {
   for (const name of names) {
     if (!existsSync(`src/${name}.ts`))
-      console.warn(`rolldown.config.mjs: src/${name}.ts is gone, update its chunk`);
+      console.warn(`rolldown.config.mjs: src/${name}.ts does not exist: update its chunk`);
   }
   return new RegExp(`src/(${names.join('|')})\\.ts`);
 }

@@ -68,18 +68,18 @@ export function makeTree(tree, note) {
   const content = hashOf(JSON.stringify(hashes.filter(([name]) => !isTest(name))));
   const tests = Object.fromEntries(hashes.filter(([name]) => isTest(name)));
   const index = join(tree, 'mutants.json');
-  const made = existsSync(index) ? JSON.parse(readFileSync(index, 'utf8')) : undefined;
-  if (made?.content === content) {
-    const changed = [...Object.keys(made.tests), ...Object.keys(tests)].filter(
-      (each) => made.tests[each] !== tests[each],
+  const cached = existsSync(index) ? JSON.parse(readFileSync(index, 'utf8')) : undefined;
+  if (cached?.content === content) {
+    const changed = [...Object.keys(cached.tests), ...Object.keys(tests)].filter(
+      (each) => cached.tests[each] !== tests[each],
     );
     for (const name of changed) {
       rmSync(join(tree, name), { force: true });
       rmSync(join(tree, recordOf(name)), { force: true });
       if (name in tests) cpSync(name, join(tree, name));
     }
-    writeFileSync(index, JSON.stringify({ ...made, tests }));
-    return made.mutants;
+    writeFileSync(index, JSON.stringify({ ...cached, tests }));
+    return cached.mutants;
   }
   note('Building a copy that holds every mutant');
   rmSync(tree, { recursive: true, force: true });
@@ -89,9 +89,9 @@ export function makeTree(tree, note) {
     mkdirSync(dirname(to), { recursive: true });
     cpSync(name, to);
     if (!name.endsWith('.ts') || !moneyPath.some((path) => name.startsWith(path))) continue;
-    const made = instrument(name, readFileSync(name, 'utf8'), mutants.length);
-    mutants.push(...made.mutants);
-    writeFileSync(to, made.text);
+    const instrumented = instrument(name, readFileSync(name, 'utf8'), mutants.length);
+    mutants.push(...instrumented.mutants);
+    writeFileSync(to, instrumented.text);
   }
   mutants.forEach((mutant, number) => (mutant.number = number));
   // Links the packages but not the caches, which other copies of the project also use.
@@ -111,7 +111,8 @@ export function makeTree(tree, note) {
     `${recording}\nawait openLauncher();`,
   );
   change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
-  // The simulated processes have neither the real environment nor the real files, so the simulation defines the runtime.
+  // The simulated processes have neither the real environment nor the real files, so the simulation defines the
+  // runtime.
   const imports = "import { readFileSync } from 'node:fs';";
   change(join(tree, 'test/simulation/program.ts'), imports, `${runtime}${imports}`);
   // Runs each test file in its own process, so the file also reaches code that runs when a module is loaded.

@@ -47,9 +47,9 @@ function checkManifests() {
   const sums = readFileSync(join(release, 'SHA256SUMS'), 'utf8');
   for (const [name, count] of Object.entries({ 'mgw.rb': 3, 'mgw.json': 1, 'mgw.yaml': 1 })) {
     const text = readFileSync(join(release, name), 'utf8');
-    const named = [...text.matchAll(/download\/v[^/]+\/([\w.-]+)"?,?\s+\W?\w+\W+([0-9a-f]{64})\b/gi)];
-    const isRight = named.every(([, file, sum]) => sums.includes(`${sum.toLowerCase()}  ${file}\n`));
-    expect(named.length === count && isRight, `the checksums in ${name}`, named);
+    const downloads = [...text.matchAll(/download\/v[^/]+\/([\w.-]+)"?,?\s+\W?\w+\W+([0-9a-f]{64})\b/gi)];
+    const isRight = downloads.every(([, file, sum]) => sums.includes(`${sum.toLowerCase()}  ${file}\n`));
+    expect(downloads.length === count && isRight, `the checksums in ${name}`, downloads);
   }
 }
 

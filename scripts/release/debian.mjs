@@ -66,7 +66,7 @@ const packages = [
   ],
 ].map(([name, version, amd64, arm64]) => ({ name, version, sums: { amd64, arm64 } }));
 // Omits character sets, and all documentation except licences.
-const wanted =
+const neededPaths =
   /^(lib|lib64|usr\/lib)\/([^/]+\/)?[^/]+$|^bin\/busybox$|^etc\/(os-release|debian_version)$|^usr\/share\/(common-licenses|doc)\/([^/]+|[^/]+\/copyright)$/;
 const certificate = /^usr\/share\/ca-certificates\/mozilla\/.+\.crt$/;
 const applets = 'cat chmod cp date grep head ls mkdir mv rm sed sh sleep stat tail touch'.split(' ');
@@ -83,7 +83,7 @@ export function debianFiles(architecture, cache) {
   const files = download(architecture, own);
   for (const file of files) execFileSync('dpkg-deb', ['--extract', file, root]);
   const paths = readdirSync(root, { recursive: true }).sort();
-  const entries = paths.filter((path) => wanted.test(path)).flatMap((path) => entry(root, path));
+  const entries = paths.filter((path) => neededPaths.test(path)).flatMap((path) => entry(root, path));
   const certificates = paths
     .filter((path) => certificate.test(path))
     .map((path) => readFileSync(join(root, path)));

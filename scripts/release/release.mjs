@@ -15,7 +15,7 @@ import { nodeVersion, targets } from './targets.mjs';
 
 // Writes all forms of mgw to `release/`. Their bytes do not depend on the folder, the time or the user.
 // `main.mjs` starts this script.
-if (process.version !== `v${nodeVersion}`) throw new Error('start it by npm run release');
+if (process.version !== `v${nodeVersion}`) throw new Error('start this script with npm run release');
 process.umask(0o022);
 const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
 // The package manager manifests contain the URL of the published files.

@@ -41,12 +41,12 @@ export function openImage(file, folder) {
 
 /** Returns a function that runs a command in a root with the image's user, environment and working directory. */
 export function commandsIn(root, { User: user, Env: env, WorkingDir: cwd }) {
-  const given = Object.fromEntries(env.map((pair) => pair.split(/=(.*)/s)));
+  const variables = Object.fromEntries(env.map((pair) => pair.split(/=(.*)/s)));
   return (words, extra = {}) => {
     const inside = ['/bin/sh', '-c', 'cd "$0" && exec "$@"', cwd, ...words];
     const outside = ['--mount', '--pid', '--fork', '/bin/bash', '-ec', script, root, `${user}:${user}`];
     return spawnSync('/usr/bin/unshare', [...outside, ...inside], {
-      env: { ...given, ...extra },
+      env: { ...variables, ...extra },
       encoding: 'utf8',
     });
   };

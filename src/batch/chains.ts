@@ -134,20 +134,22 @@ export class Chains {
     const work = isComplete ? await deps.workOf(named.row, new Map(resolved)) : named.work;
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
-    const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);
-    const before = paid && {
-      ...statusOfTake(status.take, { path: named.path, work: paid.work }, deps),
+    const paidRow = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);
+    const before = paidRow && {
+      ...statusOfTake(status.take, { path: named.path, work: paidRow.work }, deps),
       next: status.next,
     };
-    if (paid === undefined || before === undefined || before.changes !== undefined)
+    if (paidRow === undefined || before === undefined || before.changes !== undefined)
       return this.#withStaleness({ ...composed, ...status });
     // If the paid job is unfinished or in doubt, continue that job before anything is remade.
     if (before.state === 'running' || before.state === 'unknown')
-      return { ...composed, work: paid.work, ...before };
+      return { ...composed, work: paidRow.work, ...before };
     if (before.state === 'failed') return { ...composed, ...before };
-    const remade = inputs.find((_, index) => !(assets[index] ?? []).some(({ name }) => paid.names.has(name)));
+    const remade = inputs.find(
+      (_, index) => !(assets[index] ?? []).some(({ name }) => paidRow.names.has(name)),
+    );
     if (before.state === 'done' && remade === undefined)
-      return this.#withStaleness({ ...composed, work: paid.work, ...before });
+      return this.#withStaleness({ ...composed, work: paidRow.work, ...before });
     return { ...composed, ...before, state: 'stale', because: { id: (remade ?? inputs[0])?.id ?? '' } };
   }
 
@@ -172,8 +174,8 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request is
-  // unknown or has a different number of files.
+  // Returns the row's request with the inputs of its paid job; undefined if that job was not accepted, or its request
+  // is unknown or has a different number of files.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
@@ -184,13 +186,13 @@ export class Chains {
     const names = storedNames(work, job.request);
     const own = storedNames(work, work.body);
     if (names.length !== own.length) return undefined;
-    const paid = new Map(
+    const paidInputs = new Map(
       own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
     );
-    const change = (value: string): string => paid.get(value) ?? value;
+    const change = (value: string): string => paidInputs.get(value) ?? value;
     const { protocol, body, userBody } = work;
     const as = { body: withAssets(protocol, body, change), userBody: withAssets(protocol, userBody, change) };
-    return { work: { ...work, ...as, upload: undefined }, names: new Set(paid.values()) };
+    return { work: { ...work, ...as, upload: undefined }, names: new Set(paidInputs.values()) };
   }
 }
 

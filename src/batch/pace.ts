@@ -181,7 +181,7 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Lets calls pass one at a time, in their order. */
+/** Lets calls pass one at a time, in order. */
 export class CallQueue {
   #last: Promise<unknown> = Promise.resolve();
 

@@ -55,9 +55,9 @@ export function pacedClient(
   ): Promise<T> => {
     if (options.onConnected === undefined) {
       await pace.waitToPoll(signal);
-      const answer = await call(options);
-      if ([429, 503].includes(answer.status)) pace.delayPolls(pollDelayMs(answer));
-      return answer;
+      const reply = await call(options);
+      if ([429, 503].includes(reply.status)) pace.delayPolls(pollDelayMs(reply));
+      return reply;
     }
     let window = await nextWindow(pace, slot, signal, options);
     const pacedOptions: CallOptions = {
@@ -71,9 +71,9 @@ export function pacedClient(
         if (!window.isOpen()) throw TransportError.abortedBeforeSend('its send window has passed');
       },
     };
-    const answer = await call(pacedOptions);
-    reportVerdict(replyOf(answer), window);
-    return answer;
+    const reply = await call(pacedOptions);
+    reportVerdict(replyOf(reply), window);
+    return reply;
   };
   const reportVerdict = (reply: Reply, window: SendWindow): void => {
     const verdict = read(reply);

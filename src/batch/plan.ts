@@ -186,7 +186,7 @@ class Planning {
   /** Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache. */
   async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
-    const namedRow = work && this.#named(row, work, cacheKey);
+    const namedRow = work && this.#withName(row, work, cacheKey);
     if (namedRow === undefined) return undefined;
     const planned = await this.#refuseOnError(row, () => this.#stateOf(namedRow));
     const retry = planned?.rowPath && planned.path;
@@ -224,12 +224,12 @@ class Planning {
     }
   }
 
-  #named(row: Row, work: Work, cacheKey?: string): NamedRow | undefined {
+  #withName(row: Row, work: Work, cacheKey?: string): NamedRow | undefined {
     try {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
-      const named = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
-      return this.#isUnique(named, row.line) ? { ...namedRow, cacheKey } : undefined;
+      const fullRow = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
+      return this.#isUnique(fullRow, row.line) ? { ...namedRow, cacheKey } : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);

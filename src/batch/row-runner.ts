@@ -44,7 +44,9 @@ export interface WorkerWatcher {
 /** A run's options. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
-  /** Returns the next retry of a row that an earlier run paid for and whose result is gone, if the command allows one. */
+  /**
+   * Returns the next retry of a row that an earlier run paid for and whose result is gone, if the command allows one.
+   */
   nextRetry?: RowSelection['nextRetry'];
   /** Whether one row in doubt or without a connection stops the run, unless a row of the run was accepted before. */
   stopsAtFirstFailure?: boolean;
@@ -125,8 +127,8 @@ export class BatchRun {
   }
 
   /**
-   * Waits for a free slot and takes up to `max` slots for rows in the given state. Takes none if the run has stopped for
-   * that state. Never throws.
+   * Waits for a free slot and takes up to `max` slots for rows in the given state. Takes none if the run has stopped
+   * for that state. Never throws.
    */
   async slots(max: number, state: RowState = 'new'): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;

@@ -149,7 +149,7 @@ export class UnpaidRows {
   readonly #costs = new Map<string, Decimal>();
   /** The highest cost of each row that this run has paid for and that the same command would pay for again, by id. */
   readonly #paidAgain = new Map<string, Decimal>();
-  readonly #ended = new Set<string>();
+  readonly #endedIds = new Set<string>();
 
   constructor(choice: RowSelection) {
     this.#choice = choice;
@@ -168,7 +168,7 @@ export class UnpaidRows {
   /** Records a row's outcome. */
   record({ planned, job, isPaid, error }: RowEnd, state: RowState): void {
     const { id, take } = planned;
-    this.#ended.add(id);
+    this.#endedIds.add(id);
     const isAccepted = error === undefined || (job?.handle ?? error.handle) !== undefined;
     if (isPaid || isAccepted || state === 'unknown') this.#costs.delete(id);
     // A budget may refuse the retry of a row whose paid result is gone.
@@ -188,7 +188,7 @@ export class UnpaidRows {
 
   /** Whether the command has not started some of the unpaid rows. */
   get hasUnstarted(): boolean {
-    return this.ids.some((id) => !this.#ended.has(id));
+    return this.ids.some((id) => !this.#endedIds.has(id));
   }
 
   /** The highest cost of the unpaid rows. */

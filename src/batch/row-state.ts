@@ -155,8 +155,9 @@ export function isDelivered({ record, files }: Job): boolean {
  * because hashing would read every file.
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
-  const named = pathFor(path, job);
-  const paths = job.protocol === 'tts' ? [named] : pathsAt(named, job.record.results ?? 0, count);
+  const expectedPath = pathFor(path, job);
+  const paths =
+    job.protocol === 'tts' ? [expectedPath] : pathsAt(expectedPath, job.record.results ?? 0, count);
   const files = paths.map((each) => job.files.find((file) => isSameOutput(file.path, each)));
   const present = files.filter((file) => file !== undefined && isPresent(file)) as JobFile[];
   return paths.length > 0 && present.length === paths.length ? present : undefined;

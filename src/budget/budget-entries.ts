@@ -33,9 +33,9 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
   const log = await openBudgetLog(path);
   try {
     const existing = await readBudgetFile(path);
-    const known = new Map(existing.entries.map((entry) => [entry.id, entry]));
+    const entriesById = new Map(existing.entries.map((entry) => [entry.id, entry]));
     const lines = entries.flatMap(({ id, amount, at, owner, state }) => {
-      const recorded = known.get(id);
+      const recorded = entriesById.get(id);
       const isSettled = recorded?.state === 'kept' && compare(recorded.amount, amount) >= 0;
       return [
         ...(recorded !== undefined

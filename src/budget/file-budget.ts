@@ -274,8 +274,8 @@ class FileLog implements BudgetLog {
   async #checkNotReplaced(): Promise<void> {
     // Read the offset before the file's size, because a concurrent read may advance the offset beyond that size.
     const readOffset = this.#offset;
-    const [opened, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
-    if (opened.ino !== current.ino || opened.dev !== current.dev || opened.size < readOffset)
+    const [openFile, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
+    if (openFile.ino !== current.ino || openFile.dev !== current.dev || openFile.size < readOffset)
       throw new Error('the file was replaced or truncated while in use');
   }
 }

@@ -162,8 +162,8 @@ export class PostgresBudget implements Budget {
     from: readonly string[],
     amount?: Decimal,
   ): Promise<void> {
-    const held = `${to === 'kept' ? 'r.amount' : '0'} - CASE WHEN was = 'released' THEN 0 ELSE was_amount END`;
-    const kept = to === 'kept' ? `r.amount - CASE WHEN was = 'kept' THEN was_amount ELSE 0 END` : '0';
+    const heldChange = `${to === 'kept' ? 'r.amount' : '0'} - CASE WHEN was = 'released' THEN 0 ELSE was_amount END`;
+    const keptChange = to === 'kept' ? `r.amount - CASE WHEN was = 'kept' THEN was_amount ELSE 0 END` : '0';
     const window = (name: 'day' | 'month'): string => {
       const isIn = `left(changed.at, length(b.${name})) = b.${name}`;
       return `${name}_held = b.${name}_held + CASE WHEN ${isIn} THEN changed.held ELSE 0 END,
@@ -173,7 +173,7 @@ export class PostgresBudget implements Budget {
       `WITH old AS (SELECT id, state AS was, amount AS was_amount FROM ${this.#reservations}
           WHERE kind = $1 AND budget = $2 AND id = $4 AND state = ANY($5) FOR UPDATE),
         changed AS (UPDATE ${this.#reservations} r SET state = $6, amount = coalesce($7::numeric, r.amount) FROM old
-          WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id RETURNING r.at, ${held} AS held, ${kept} AS kept)
+          WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id RETURNING r.at, ${heldChange} AS held, ${keptChange} AS kept)
        UPDATE ${this.#budgets} b SET held = b.held + changed.held, kept = b.kept + changed.kept,
          ${window('day')}, ${window('month')} FROM changed WHERE b.kind = $1 AND b.name = $2`,
       [id, from, to, amount && formatDecimal(amount)],

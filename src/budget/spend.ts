@@ -164,12 +164,12 @@ interface KnownAttempts {
  * found later that no task exists. That attempt was accepted if the job has a handle that no other attempt explains.
  */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
-  const known: KnownAttempts = { charges: [], handles: new Set(), isDamaged: false };
+  const attempts: KnownAttempts = { charges: [], handles: new Set(), isDamaged: false };
   for (const event of events) {
-    if (event === undefined) known.isDamaged = true;
-    else applyEvent(event, known);
+    if (event === undefined) attempts.isDamaged = true;
+    else applyEvent(event, attempts);
   }
-  const { charges, handles, adopted, isDamaged } = known;
+  const { charges, handles, adopted, isDamaged } = attempts;
   if (isDamaged && charges.every(({ outcome }) => outcome === 'none' || outcome === 'doubt')) {
     const at = events.find((event) => event !== undefined)?.at ?? '';
     const unconfirmed = adopted === undefined ? 'open' : 'adopted';

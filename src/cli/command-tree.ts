@@ -42,8 +42,8 @@ export class ParserError extends Error {
 }
 
 /**
- * Adds subcommands by name and description, and a hidden `help` if there is none. Loads only the command that the command
- * line uses.
+ * Adds subcommands by name and description, and a hidden `help` if there is none. Loads only the command that the
+ * command line uses.
  */
 export function addCommands(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {

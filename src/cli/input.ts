@@ -105,7 +105,7 @@ export async function readInputText(path: string, flag: string): Promise<string>
 }
 
 /**
- * Returns a text from the command line. Refuses the name of an existing file if it contains a dot or slash, or follows
+ * Returns text from the command line. Refuses the name of an existing file if it contains a dot or slash, or follows
  * an `@`: the user probably means the file's content, and would pay for its name.
  * @param flag the command's flag that reads a file; undefined if it has none
  * @throws MgwError('usage') with the `fileName`.
@@ -208,8 +208,8 @@ export async function readRefs(refs: string[], io: Io): Promise<string[]> {
 
 /**
  * Reads a line from the terminal, with a prompt on stderr.
- * @throws MgwError: exit 130 on Ctrl-C or at the end of the input (Ctrl-D), `usage` if stdin is not a terminal, or if the
- * user pastes several lines.
+ * @throws MgwError: exit 130 on Ctrl-C or at the end of the input (Ctrl-D), `usage` if stdin is not a terminal, or if
+ * the user pastes several lines.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');

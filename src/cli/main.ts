@@ -99,7 +99,7 @@ async function outcomeOf(
     kind = actionKind;
     outcome = (await action(open(globals))) ?? outcome;
   };
-  const ended = (result: Outcome): Promise<Outcome> => {
+  const withNext = (result: Outcome): Promise<Outcome> => {
     const isRun = kind === 'runs jobs' && exitCodeOf(result) !== exitCodes.usage;
     return withNextCommand({ ...result, isRun }, program, argv);
   };
@@ -109,13 +109,13 @@ async function outcomeOf(
     requireUtf8(argv);
     program = createProgram(argv, runAction, screens);
     await program.run();
-    return await ended(outcome);
+    return await withNext(outcome);
   } catch (error) {
     const text = program?.parserOutput().trimEnd() ?? '';
     if (!(error instanceof CommanderError)) {
-      const thrown = toMgwError(error);
-      const json = thrown.job && { job: (await import('../jobs/view.ts')).jobView(thrown.job) };
-      return ended({ json: json ?? {}, error: thrown, help: text });
+      const mgwError = toMgwError(error);
+      const json = mgwError.job && { job: (await import('../jobs/view.ts')).jobView(mgwError.job) };
+      return withNext({ json: json ?? {}, error: mgwError, help: text });
     }
     const helped = wantsJson(argv) ? program?.helpTarget() : undefined;
     if (helped !== undefined) {
@@ -150,7 +150,7 @@ async function namesFor({ error }: Outcome): Promise<readonly string[]> {
   return error?.protocols === undefined ? [] : (await import('../protocols/registry.ts')).protocolNames;
 }
 
-// Adds the source of the rejected key and its gateway to the error, because the user may have several keys and
+// Adds the source of the refused key and its gateway to the error, because the user may have several keys and
 // gateways.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
@@ -159,7 +159,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A recorded rejection may be about a key other than the current one.
+  // A recorded refusal may be about a key other than the current one.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const keyOrigin = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;

@@ -71,7 +71,7 @@ export function addEndOptions(command: Command): void {
     );
 }
 
-// Rejects an empty command line, for example from an unset variable, because the shell would run nothing.
+// Refuses an empty command line, for example from an unset variable, because the shell would run nothing.
 function commandLine(text: string): string {
   if (text.trim() === '' || text.includes('\0')) throw new Error('a command line');
   return text;
@@ -165,7 +165,7 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 }
 
 /**
- * Checks that `-o` is not empty. Rejects media on standard output with `--json`, on a closed stream, and on a terminal,
+ * Checks that `-o` is not empty. Refuses media on standard output with `--json`, on a closed stream, and on a terminal,
  * which would interpret the bytes as control codes.
  * @throws MgwError('usage') if the output cannot be used.
  */

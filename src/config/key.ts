@@ -132,11 +132,11 @@ export function readKeyFile(path: string): string {
     return readBounded(path);
   } catch (error) {
     const why = { ENOENT: 'it does not exist', EACCES: 'permission denied', EISDIR: 'it is a folder' };
-    const known = why[systemCode(error) as keyof typeof why] as string | undefined;
+    const reason = why[systemCode(error) as keyof typeof why] as string | undefined;
     const file = printableLine(path, 200);
     throw new MgwError(
       'config',
-      `The key file ${file} (MGW_API_KEY_FILE) cannot be used: ${known ?? messageOf(error)}.`,
+      `The key file ${file} (MGW_API_KEY_FILE) cannot be used: ${reason ?? messageOf(error)}.`,
     );
   }
 }

@@ -118,10 +118,10 @@ export function namedProfile(flag: string | undefined, env: Env, file: ConfigFil
 export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
   const chosen = namedProfile(flag, env, file);
   if (chosen.value === defaultProfile || Object.hasOwn(file.profiles, chosen.value)) return chosen;
-  const known = Object.keys(file.profiles);
+  const profileNames = Object.keys(file.profiles);
   throw new MgwError(
     'config',
-    `There is no profile "${chosen.value}"${known.length > 0 ? `; available: ${known.join(', ')}` : ''}. ` +
+    `There is no profile "${chosen.value}"${profileNames.length > 0 ? `; available: ${profileNames.join(', ')}` : ''}. ` +
       `"mgw auth login --profile ${chosen.value}" creates it.`,
     { next: ['mgw', 'auth', 'login', '--profile', chosen.value] },
   );

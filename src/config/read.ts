@@ -177,14 +177,14 @@ function notOurs(fault: string): MgwError {
 }
 
 function checkMode(file: string, mode: number, raw: JsonObject): void {
-  const shown = (mode & 0o777).toString(8).padStart(4, '0');
+  const modeText = (mode & 0o777).toString(8).padStart(4, '0');
   if ((mode & 0o022) !== 0)
     throw open600(
       file,
-      `other users can write to it (mode ${shown}), so they could change where the key is sent`,
+      `other users can write to it (mode ${modeText}), so they could change where the key is sent`,
     );
   if ((mode & 0o077) !== 0 && holdsSecret(raw))
-    throw open600(file, `it contains a key or a password, and other users can read it (mode ${shown})`);
+    throw open600(file, `it contains a key or a password, and other users can read it (mode ${modeText})`);
 }
 
 function holdsSecret(raw: JsonObject): boolean {

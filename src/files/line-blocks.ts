@@ -3,7 +3,8 @@ const newline = 0x0a;
 /**
  * Splits bytes into blocks of complete lines. The last line may lack its line break. Memory use depends only on the
  * length of the lines.
- * @throws the error from `tooLong` if a line is longer than `maxLineBytes`. May accept an excess of less than a chunk.
+ * @throws the error from `tooLong` if a line is longer than `maxLineBytes`. A line that exceeds this limit by less than
+ * one chunk may be accepted.
  */
 export async function* lineBlocks(
   chunks: AsyncIterable<Buffer>,

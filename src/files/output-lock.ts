@@ -200,8 +200,8 @@ export class OutputLock {
   }
 
   /**
-   * Releases the lock. A temporary file that can be resumed is left for the next process. A file that is not empty but
-   * has no `durable` note is kept without a log. The caller reports such a file.
+   * Releases the lock. Leaves a temporary file that can be resumed for the next process. If a file is not empty but has
+   * no `durable` note, keeps the file but not its log. The caller reports such a file.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;

@@ -79,7 +79,7 @@ export async function budgetsWithReservations(
 ): Promise<BudgetsOf> {
   const database = await session.database();
   let reservationsByJob: Promise<Map<string, Map<string, OpenReservation>>> | undefined;
-  const opened = new Map<string, Promise<Budget>>();
+  const openBudgets = new Map<string, Promise<Budget>>();
   return async (jobId) => {
     reservationsByJob ??= (database === undefined ? openInFiles(session) : openInDatabase(database)).then(
       byJob,
@@ -87,8 +87,8 @@ export async function budgetsWithReservations(
     const jobBudgets = [...((await reservationsByJob).get(jobId) ?? [])];
     return Promise.all(
       jobBudgets.map(([path, { kind, name }]) => {
-        const budget = opened.get(path) ?? session.budget(kind, name);
-        opened.set(path, budget);
+        const budget = openBudgets.get(path) ?? session.budget(kind, name);
+        openBudgets.set(path, budget);
         return budget;
       }),
     );
@@ -222,7 +222,7 @@ export interface RecordedBudgets {
   standing: string[];
   /** What `--budget` applied to: the command or a batch; undefined if it was not set. */
   own?: 'command' | { batch: string };
-  /** The limit set with `--budget`; undefined if no limit was set, or if an older mgw did not record the limit. */
+  /** The limit set with `--budget`; undefined if no limit was set, or if an older version did not record the limit. */
   limit?: string;
 }
 

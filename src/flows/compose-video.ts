@@ -89,11 +89,11 @@ export async function composeVideo(
   const settings = await session.settings();
   const protocol = withSettings(baseProtocol, settings);
   checkDefaultNames(settings);
-  const userBody = protocol.normalise(compose(protocol, input));
+  const userBody = protocol.normalize(compose(protocol, input));
   const configured = settings.defaultsFor(protocol.name, protocol.modelOf(userBody));
   const defaults = checkFlagNames(protocol, parts.defaults ?? configured);
   const hasDefaults = Object.keys(defaults).length > 0;
-  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : userBody;
+  const composed = hasDefaults ? protocol.normalize(compose(protocol, { ...input, defaults })) : userBody;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const checkViolations = (violations: Violation[], checkedBody: JsonObject): void =>
@@ -131,7 +131,9 @@ export async function composeVideo(
   return { video, defaults: defaultsNote(protocol, body, checks.unsetFlags(body)) };
 }
 
-/** Returns a video that can be resumed, but not paid for: if no earlier job is found, an attempt to pay throws `fault`. */
+/**
+ * Returns a video that can be resumed, but not paid for: if no earlier job is found, an attempt to pay throws `fault`.
+ */
 export function resumableOnly(video: ComposedVideo, fault: MgwError): ComposedVideo {
   const fail = (): Promise<never> => Promise.reject(fault);
   return { ...video, findVideos: fail, upload: fail, fault };
@@ -267,7 +269,7 @@ async function listingUse(
   return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
-// Rejects a default under a misspelled protocol: it would be ignored, and the video could cost more than intended.
+// Refuses a default under a misspelt protocol: it would be ignored, and the video could cost more than intended.
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
   const unknownName = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
   if (unknownName === undefined) return;

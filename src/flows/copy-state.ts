@@ -187,18 +187,18 @@ async function copyAttempt(name: string, from: Ledger, to: Ledger): Promise<void
  * may contain different jobs of one command, so their chains are joined.
  */
 function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> {
-  const known = new Set<string>();
+  const knownIds = new Set<string>();
   let name = first;
   return async (holder) => {
     const text = holderText(holder);
-    while (!known.has(holder.job)) {
+    while (!knownIds.has(holder.job)) {
       const targetHolder = readHolder((await to.claim(name, text)) ?? text);
       if (targetHolder === undefined) return;
       // A search ends at a job that was never created. Forbid the creation of that job, so that searches reach the jobs
       // after it.
       if (targetHolder.job !== holder.job && (await to.claimState(targetHolder.job)) === 'not-created')
         await to.forbid(targetHolder.job);
-      known.add(targetHolder.job);
+      knownIds.add(targetHolder.job);
       name = names.after(targetHolder.job);
     }
   };
@@ -225,10 +225,10 @@ async function refuseConflicts(
     if (other !== undefined)
       keys.push(`${job.key ?? ''} names ${id} in ${source}, and ${other} in ${target}`);
   }
-  const refuse = (what: string, list: string[], separator: string, way: string, next: string[]): never => {
+  const refuse = (what: string, list: string[], separator: string, advice: string, next: string[]): never => {
     const more = list.length > maxShown ? [`and ${list.length - maxShown} more`] : [];
-    const shown = [...list.slice(0, maxShown), ...more].join(separator);
-    throw new MgwError('conflict', `${what}: ${shown}. Nothing was copied. ${way}`, { next });
+    const items = [...list.slice(0, maxShown), ...more].join(separator);
+    throw new MgwError('conflict', `${what}: ${items}. Nothing was copied. ${advice}`, { next });
   };
   if (changed.length > 0)
     refuse(
@@ -279,7 +279,7 @@ async function otherJobOfKey(
   to: Ledger,
 ): Promise<string | undefined> {
   if (key === undefined) return undefined;
-  const named = async (ledger: Ledger): Promise<string | undefined> => {
+  const jobOfKey = async (ledger: Ledger): Promise<string | undefined> => {
     let found: string | undefined;
     const end = await follow(ledger, { key, fingerprint }, ({ holder, claimState }) => {
       if (claimState === 'removed' || claimState === 'not-created') return false;
@@ -288,7 +288,7 @@ async function otherJobOfKey(
     });
     return end?.isFree === false ? 'another job' : found;
   };
-  if ((await named(from)) !== id) return undefined;
-  const there = await named(to);
+  if ((await jobOfKey(from)) !== id) return undefined;
+  const there = await jobOfKey(to);
   return there === id ? undefined : there;
 }

@@ -40,7 +40,7 @@ export function commandWithGlobals(command: readonly string[], globals: Globals)
   // Ignore the arguments after `--`, which may look like flags.
   const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;
   if (mgw !== 'mgw' || flagArgs.at(-1) === '--help') return [...command];
-  // A setting belongs to a profile, whatever the gateway.
+  // A setting belongs to a profile, regardless of the gateway.
   const hasGateway =
     ['--base-url', '--sandbox'].some((flag) => flagArgs.includes(flag)) || args[0] === 'config';
   const flags = globalArguments(globals).filter(
@@ -139,8 +139,8 @@ const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', ...unwr
 
 /**
  * Returns an output to use instead of one that failed. If the file exists, this is a free path next to it. If no file
- * can be created at `output`, this is a path in the current or home folder. A `~` at the beginning is expanded. Undefined
- * if a different output would not help, or if {@link chmodCommand} fixes the cause.
+ * can be created at `output`, this is a path in the current or home folder. A `~` at the beginning is expanded.
+ * Undefined if a different output would not help, or if {@link chmodCommand} fixes the cause.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (output === '-') return undefined;

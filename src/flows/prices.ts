@@ -88,7 +88,7 @@ export function pricesOfModel(
     const protocol = protocolNamed(name);
     const flagNames = new Set(protocol.flags.map(longName));
     const usedFlags = Object.entries({ model: id, ...clip }).filter(([flag]) => flagNames.has(flag));
-    const body = protocol.normalise(compose(protocol, { flags: Object.fromEntries(usedFlags) }));
+    const body = protocol.normalize(compose(protocol, { flags: Object.fromEntries(usedFlags) }));
     const { cost } = clip === undefined ? {} : priceOf({ protocol: name, model: id, body }, settings);
     return [{ protocol: name, price: price.value, ...(cost && { cost: cost.at_most }) }];
   });

@@ -87,7 +87,7 @@ export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   const state = shownState(job);
   if (state !== 'unknown' && !isInDoubt(job)) throw nothingToResolve(job, state);
   const adopt = ['--adopt', job.record.possibleHandle ?? 'HANDLE'];
-  const ways: Doubt['ways'] = [
+  const allWays: Doubt['ways'] = [
     { resolution: 'adopted', command: adopt, meaning: 'the task exists: continue with it' },
     {
       resolution: 'not-created',
@@ -100,7 +100,7 @@ export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
       meaning: 'submit it again now: it may be charged twice',
     },
   ];
-  const possibleWays = ways.filter(({ resolution }) => isPossible(resolution, job));
+  const possibleWays = allWays.filter(({ resolution }) => isPossible(resolution, job));
   const resolve = ['mgw', 'jobs', 'resolve', job.id];
   return { job, ways: possibleWays.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
 }
@@ -198,9 +198,9 @@ async function submitAgain(
  * @throws MgwError as {@link resolveJob} does.
  */
 export async function beginAgain(job: Job, deps: JobDeps, began: Began): Promise<Job> {
-  const begun = await beginRun(job, deps)(began);
+  const runningJob = await beginRun(job, deps)(began);
   try {
-    return await resolveJob(deps.ledger, begun, { how: 'resubmit' });
+    return await resolveJob(deps.ledger, runningJob, { how: 'resubmit' });
   } catch (error) {
     await recordFailedRun(job, began.run, error, deps);
     throw error;

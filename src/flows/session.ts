@@ -36,7 +36,7 @@ export interface Session {
   client(): Promise<GatewayClient>;
   /**
    * Returns the whole command's deadline, which starts with the first call. After that call, the deadline applies to
-   * every request of the client, in any phase.
+   * every request by the client, in any phase.
    */
   deadline(): Promise<Deadline>;
   ledger(): Promise<Ledger>;
@@ -89,10 +89,10 @@ export function openSession(options: SessionOptions): Session {
   });
   const gateway = once(async () => {
     const resolved = await settings();
-    const opened = await gatewayOf(resolved, closers);
+    const openGateway = await gatewayOf(resolved, closers);
     // Redact the configured key in the sandbox too, because a prompt may contain it by mistake.
-    secrets.add(opened.key, resolved.key?.readIfValid());
-    return opened;
+    secrets.add(openGateway.key, resolved.key?.readIfValid());
+    return openGateway;
   });
   let deadline: Deadline | undefined;
   const client = once(async () => {

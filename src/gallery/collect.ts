@@ -207,7 +207,7 @@ function nextCommand(job: Job, state: ShownState, { fileState }: CollectDeps): s
   }
 }
 
-// Returns the command that gets the result. Speech must be made again, because the gateway does not store speech.
+// Returns the command that gets the result. Speech must be remade, because the gateway does not store speech.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
 }

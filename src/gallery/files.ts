@@ -34,12 +34,12 @@ export class Links {
    * root folder.
    */
   to(path: string): string | undefined {
-    const way = relative(this.#from, join(this.#realFolder(dirname(path)), basename(path)));
-    const steps = way.split(sep);
+    const relativePath = relative(this.#from, join(this.#realFolder(dirname(path)), basename(path)));
+    const steps = relativePath.split(sep);
     const ups = steps.filter((step) => step === '..').length;
     const depth = this.#from.split(sep).filter((step) => step !== '').length;
     const isAtRoot = parse(this.#from).root === this.#from;
-    if (isAbsolute(way) || (ups >= depth && !isAtRoot)) return undefined;
+    if (isAbsolute(relativePath) || (ups >= depth && !isAtRoot)) return undefined;
     return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
   }
 
@@ -109,6 +109,6 @@ async function readSamples(path: string): Promise<Int16Array | undefined> {
 }
 
 function samplesOf(bytes: Buffer): Int16Array {
-  const whole = Buffer.from(bytes.subarray(0, bytes.length - (bytes.length % 2)));
-  return new Int16Array(whole.buffer, whole.byteOffset, whole.length / 2);
+  const samples = Buffer.from(bytes.subarray(0, bytes.length - (bytes.length % 2)));
+  return new Int16Array(samples.buffer, samples.byteOffset, samples.length / 2);
 }

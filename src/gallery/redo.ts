@@ -83,10 +83,10 @@ function takenFrom(body: JsonObject, flag: Flag, frames: readonly string[]): str
   const last = segments.at(-1) ?? '';
   const value = memberOf(holder, last);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
-  const given = [true, false, text, ...frames].find((each) => setsExactly(flag, each, value));
-  if (given === undefined) return undefined;
+  const flagValue = [true, false, text, ...frames].find((each) => setsExactly(flag, each, value));
+  if (flagValue === undefined) return undefined;
   Reflect.deleteProperty(holder as JsonObject, last);
-  return given;
+  return flagValue;
 }
 
 function memberOf(holder: Json | undefined, step: string): Json | undefined {
@@ -96,7 +96,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
 
 function setsExactly(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
-  // Blank text cannot be a flag: in a table, a blank field is absent, and a flag rejects a blank value.
+  // Blank text cannot be a flag: in a table, a blank field is absent, and a flag refuses a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
     const parsed = typeof given === 'string' ? flag.fromFrame?.(given) : undefined;

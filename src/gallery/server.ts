@@ -178,8 +178,8 @@ async function isRecorded(
 ): Promise<boolean> {
   const version = versionOf(file);
   if (!fstatSync(file).isFile() || version.size !== BigInt(bytes)) return false;
-  const known = hashed.get(sha256);
-  if (known !== undefined && isSameVersion(known, version)) return true;
+  const hashedVersion = hashed.get(sha256);
+  if (hashedVersion !== undefined && isSameVersion(hashedVersion, version)) return true;
   const isSame = (await hashFile(file)).digest('hex') === sha256 && isSameVersion(versionOf(file), version);
   if (isSame) hashed.set(sha256, version);
   return isSame;

@@ -75,7 +75,7 @@ export class Connections {
   /** All connections that are open or being opened, including those to a proxy. */
   readonly #sockets = new Set<Socket>();
   /** All connections that were opened. A connection is removed when it closes, unless it received excess bytes. */
-  readonly #opened = new Set<Socket>();
+  readonly #establishedSockets = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
@@ -121,7 +121,7 @@ export class Connections {
 
   /** The number of connections that received more bytes than a response announced. */
   get excessCount(): number {
-    return [...this.#opened].filter(hasExcess).length;
+    return [...this.#establishedSockets].filter(hasExcess).length;
   }
 
   /** Closes all connections and aborts their requests. */
@@ -181,9 +181,9 @@ export class Connections {
     if (this.#isEnded || (this.#options.maxConnections === 1 && this.first !== undefined))
       throw TransportError.sent(new Error('mgw does not reopen it'), this.#url);
     const socket = await this.#connectSocket(connector, target);
-    this.#opened.add(socket);
+    this.#establishedSockets.add(socket);
     socket.once('close', () => {
-      if (!hasExcess(socket)) this.#opened.delete(socket);
+      if (!hasExcess(socket)) this.#establishedSockets.delete(socket);
     });
     this.#undici.repairHeads(socket);
     this.#guardEnd(socket);

@@ -73,15 +73,15 @@ export async function download(
 ): Promise<DownloadOutcome> {
   deps.signal?.throwIfAborted();
   const file = await PartFile.open(output, deps.clock);
-  let kept: 'whole' | 'part' | 'nothing' = 'part';
+  let savedPart: 'whole' | 'part' | 'nothing' = 'part';
   try {
     const outcome = await runAttempts(source, file, deps);
-    if (outcome.kind === 'done') kept = 'whole';
+    if (outcome.kind === 'done') savedPart = 'whole';
     if (outcome.kind !== 'broken') return outcome;
-    kept = 'nothing';
+    savedPart = 'nothing';
     throw outcome.error;
   } finally {
-    await file.close(kept);
+    await file.close(savedPart);
   }
 }
 

@@ -233,7 +233,7 @@ export function withAdvice(message: string, advice: string | undefined): string 
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }
 
-/** Returns a text with a full stop at its end if needed, so that another sentence can follow. */
+/** Returns text that ends with a full stop, added if needed, so that another sentence can follow. */
 export function asSentence(text: string): string {
   const trimmed = text.trimEnd();
   return /[.!?。！？]$/.test(trimmed) ? trimmed : `${trimmed}.`;

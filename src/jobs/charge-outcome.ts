@@ -55,9 +55,10 @@ export async function chargeUsage(
     const budgets = await allowances();
     if (budgets.length === 0) return;
     const events = withAcceptance(await ledger.events(job.id));
-    const paid = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
-    if (paid?.reservation === undefined) return;
-    for (const { budget } of budgets) await budget.keep(paid.reservation, paid.amount).catch(noteFailure);
+    const expense = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
+    if (expense?.reservation === undefined) return;
+    for (const { budget } of budgets)
+      await budget.keep(expense.reservation, expense.amount).catch(noteFailure);
   } catch (error) {
     noteFailure(error);
   }

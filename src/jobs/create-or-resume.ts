@@ -35,7 +35,7 @@ interface LookupResult {
   secondTakeOf?: Job;
   /** A job to continue with, unless its processes on other machines are alive. */
   uncertain?: UncertainRuns;
-  /** A job with the same request but a different key. The caller may not know of this job. */
+  /** A job with the same request but a different key. The caller may not know about this job. */
   doubt?: { job: Job; about: 'sending' | 'unreported' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   deliveredBefore?: ReadonlySet<string>;

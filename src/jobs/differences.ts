@@ -63,7 +63,7 @@ const invisible =
   /(?<= ) |[^\S ]|[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const nonAscii = /(?<= ) |[^ -~]/gu;
 
-// Formats two different values so that their texts look different.
+// Formats two different values so that their text looks different.
 function formatPair(before: Json | undefined, now: Json | undefined): [was: string, is: string] {
   const [a, b] = [textOf(before), textOf(now)];
   const isShort = Math.max(a.length, b.length) <= maxWhole;
@@ -71,7 +71,7 @@ function formatPair(before: Json | undefined, now: Json | undefined): [was: stri
   const until = isShort ? maxWhole : from + shownBefore + shownAfter;
   const format = (value: Json | undefined, escaped: RegExp): string => excerpt(value, from, until, escaped);
   const pair: [string, string] = [format(before, invisible), format(now, invisible)];
-  // The same text may have several encodings: é is one code point, or an e and an accent.
+  // Equal text may have several encodings: é is one code point, or an e and an accent.
   return pair[0].normalize('NFKC') === pair[1].normalize('NFKC')
     ? [format(before, nonAscii), format(now, nonAscii)]
     : pair;
@@ -93,8 +93,8 @@ function excerpt(value: Json | undefined, from: number, until: number, escaped: 
   const text = textOf(value);
   const start = isInsidePair(text, from) ? from - 1 : from;
   const end = isInsidePair(text, until) ? until + 1 : until;
-  const shown = `${start > 0 ? '…' : ''}${text.slice(start, end)}${end < text.length ? '…' : ''}`;
-  const quoted = typeof value === 'string' ? JSON.stringify(shown) : shown;
+  const cropped = `${start > 0 ? '…' : ''}${text.slice(start, end)}${end < text.length ? '…' : ''}`;
+  const quoted = typeof value === 'string' ? JSON.stringify(cropped) : cropped;
   return quoted.replace(escaped, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 

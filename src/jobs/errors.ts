@@ -74,7 +74,7 @@ export function unknownError(job: Job, reason: string, requestId?: string): MgwE
   });
 }
 
-/** Exit 2: the same request was submitted under a different key, which the caller may not know of. Nothing was sent. */
+/** Exit 2: the same request was submitted under a different key, which the caller may not know. Nothing was sent. */
 export function otherKeyError(job: Job, doubt: 'sending' | 'unreported'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
   const state =
@@ -214,7 +214,9 @@ export function noSuchJob(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }
 
-/** Whether an error affects only one file or source, so others can still be fetched. A full disk affects all of them. */
+/**
+ * Whether an error affects only one file or source, so others can still be fetched. A full disk affects all of them.
+ */
 export function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);

@@ -26,11 +26,11 @@ export async function newestJobs(
   ledger: Ledger,
   options: JobFilter,
   limit: number,
-): Promise<{ shown: Job[]; more: number }> {
-  const shown: Job[] = [];
+): Promise<{ jobs: Job[]; more: number }> {
+  const jobs: Job[] = [];
   for await (const { job, older } of matchingJobs(ledger, options, Math.min(limit, maxAtOnce)))
-    if (shown.push(job) >= limit) return { shown, more: older };
-  return { shown, more: 0 };
+    if (jobs.push(job) >= limit) return { jobs, more: older };
+  return { jobs, more: 0 };
 }
 
 // Maximum number of records to read at once. A shared ledger reads them with one query.

@@ -165,8 +165,8 @@ export interface JobDeps extends PayDeps {
   /** The command's start time, in ms since 1970. Default: the time of the first search for the job. */
   startedAt?: number | undefined;
   /**
-   * Called when this process starts to wait for the live process that began the job first. Set only if processes take
-   * turns to submit: a waiting process then uses no turn for the job.
+   * Called when this process starts to wait for the live process that began the job first. Set only if several
+   * processes share the slots for submissions: a waiting process releases its slot.
    */
   onWaitForOther?: () => void;
   /**
@@ -180,7 +180,7 @@ export interface JobDeps extends PayDeps {
 export const queryTimeoutMs = 30_000;
 
 /**
- * Refuses a name that contains the API key, because records and file names would store it.
+ * Refuses a name that contains the API key, because it would be stored in records and file names.
  * @param label the flag or field that contains the name
  * @throws MgwError('usage') that does not quote the name.
  */
@@ -191,7 +191,7 @@ export function checkNoSecret(
 ): void {
   if (name === undefined || redact(name) === name) return;
   throw usageError(
-    `${label} contains the API key, which records would store. Nothing was sent. Choose another value.`,
+    `${label} contains the API key, which would be recorded. Nothing was sent. Choose another value.`,
   );
 }
 

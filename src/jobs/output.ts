@@ -78,17 +78,17 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** Returns the name of the file and of the variant of a long text's piece, counted from 0. `hash` is that of its body. */
+/** Returns the name of a piece's file and variant. Pieces are counted from 0. `hash` is the hash of its body. */
 export function pieceName(index: number, hash: string): string {
   return `${String(index + 1).padStart(4, '0')}-${hash.slice(0, 16)}`;
 }
 
-/** Whether a job's file is a piece of a long text (see {@link pieceName}). `tts --split` removes it after joining. */
+/** Whether a job's file is a piece of long text (see {@link pieceName}). `tts --split` removes it after joining. */
 export function isPiece({ protocol, record }: Pick<Job, 'protocol' | 'record'>, { path }: JobFile): boolean {
   return protocol === 'tts' && record.variant !== 'wav' && basename(path) === record.variant;
 }
 
-/** Returns a job's files, except the pieces of a long text. */
+/** Returns a job's files, except the pieces of long text. */
 export function visibleFiles(job: Pick<Job, 'protocol' | 'files' | 'record'>): JobFile[] {
   return job.files.filter((file) => !isPiece(job, file));
 }
@@ -150,7 +150,7 @@ export const openPlaceholders = ['job', 'n'] as const;
 
 /**
  * Returns the output that `-o` specifies: a folder, or a template whose folder ends before the first placeholder.
- * @param hasColumns whether row columns may be placeholders; if so, {@link outputPath} rejects unknown names
+ * @param hasColumns whether row columns may be placeholders; if so, {@link outputPath} refuses unknown names
  * @throws Error if the output is not a valid template.
  */
 export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
@@ -211,7 +211,7 @@ function checkLength(name: string): void {
 
 /** Replaces row columns in an output template. Standard placeholders and unknown names are left unchanged. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
-  // `outputPath` rejects a template this long.
+  // `outputPath` refuses a template this long.
   if (template.length > maxPathBytes) return template;
   return template.replace(placeholderPattern, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;

@@ -168,7 +168,7 @@ export async function prune(
   options: PruneOptions,
   budgetsOf: BudgetsOf,
 ): Promise<PruneResult> {
-  const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
+  const keptCounts = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
   const removed: string[] = [];
   const remove = async (job: Job): Promise<Obstacle | undefined> =>
     options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
@@ -178,9 +178,9 @@ export async function prune(
     const reason =
       job === undefined ? 'newer' : ((await reasonToKeep(job, ledger, options)) ?? (await remove(job)));
     if (reason === undefined) removed.push(id);
-    else kept[reason] += 1;
+    else keptCounts[reason] += 1;
   }
-  return { removed, kept };
+  return { removed, kept: keptCounts };
 }
 
 async function reasonToKeep(
@@ -201,7 +201,8 @@ function lastTimeOf(job: Job): number {
   return Math.max(...times.map((time) => (time === undefined ? 0 : Date.parse(time))));
 }
 
-// A job that was created from an imported handle is never undelivered: no command submitted it, so none can be repeated.
+// A job that was created from an imported handle is never undelivered: no command submitted it, so none can be
+// repeated.
 function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   return (
     fingerprint !== '' && !(goals.length > 0 && goals.every(({ deliveredAt }) => deliveredAt !== undefined))

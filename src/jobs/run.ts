@@ -171,8 +171,8 @@ async function endFailedRun(job: Job, run: string, error: unknown, deps: JobDeps
 }
 
 /**
- * Records that a run ended with an error. Never throws: that error must be reported, and a dead run is recognized without
- * this record.
+ * Records that a run ended with an error. Never throws: that error must be reported, and a dead run is recognized
+ * without this record.
  */
 export async function recordFailedRun(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;

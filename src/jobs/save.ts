@@ -29,7 +29,7 @@ export interface SaveOptions {
   record?: boolean;
   /** Whether to mark an MP4 as AI-generated. */
   mark?: boolean | undefined;
-  /** Whether the caller reports a file that differs from the request, by an error; otherwise, prints a note. */
+  /** Whether the caller throws an error if a file differs from the request. If not, prints a note. */
   strict?: boolean | undefined;
 }
 
@@ -109,8 +109,8 @@ function recordedAt(job: Job, { path }: Place): JobFile | undefined {
   return job.files.findLast((file) => isSameOutput(file.path, path));
 }
 
-// Returns the intact file that this job saved at `place` earlier; undefined if there is none. Throws if a different file
-// exists there and `force` is false.
+// Returns the intact file that this job saved at `place` earlier; undefined if there is none. Throws if a different
+// file exists there and `force` is false.
 async function intactFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
   const recorded = recordedAt(job, place);

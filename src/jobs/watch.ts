@@ -133,7 +133,7 @@ function throwIfFinal(verdict: Exclude<QueryVerdict, Observation>, job: Job, isN
 
 // The result of a finished task may have expired, which some gateways report as a failure of the task.
 function revokedError(job: Job, { failure, nativeStatus }: Observation): MgwError {
-  const message = `the gateway reported a success, but now reports: ${failure?.message ?? nativeStatus}`;
+  const message = `the gateway reported success, but now reports: ${failure?.message ?? nativeStatus}`;
   return goneError({ code: 'result_unavailable', requestId: failure?.requestId, message }, job);
 }
 

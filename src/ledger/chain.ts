@@ -102,9 +102,9 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
 }
 
 /**
- * Claims the keys of a batch row's earlier retries, which may have been removed or not imported. Otherwise, a search for
- * the row's latest job would end there. The claims name this job, whose key is a different one, so the keys count as
- * removed.
+ * Claims the keys of a batch row's earlier retries, which may have been removed or not imported. Otherwise, a search
+ * for the row's latest job would end there. The claims name this job, whose key is a different one, so the keys count
+ * as removed.
  */
 export async function claimEarlierRetries(claims: Claims, job: Job, owner: Owner): Promise<void> {
   const [, row, number] = /^([^/]+\/.+)\/(\d{1,2})$/.exec(job.key ?? '') ?? [];

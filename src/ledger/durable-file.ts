@@ -72,8 +72,8 @@ export interface AppendOptions {
 
 /**
  * Appends text in one write. The text is durable when the call returns, unless `isDurable` is false. Returns the file's
- * status before and after the write. If the text continues a line that another process has torn in the meantime, appends
- * it once more.
+ * status before and after the write. If the text continues a line that another process has torn in the meantime,
+ * appends it once more.
  * @throws ENOENT if the file is missing or was replaced during the write. In the latter case, the text may be lost.
  */
 export async function appendFile(

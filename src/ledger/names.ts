@@ -87,7 +87,9 @@ function parseOwner(value: unknown): Owner | undefined {
   };
 }
 
-/** Whether the job with a claimed id exists: `not-created` if it was never created, `lost` if it may have been paid for. */
+/**
+ * Whether the job with a claimed id exists: `not-created` if it was never created, `lost` if it may have been paid for.
+ */
 export type ClaimState = 'exists' | 'removed' | 'lost' | 'not-created';
 
 /** Encodes a claim's name, which may be any string, as a file name that is valid in every file system. */

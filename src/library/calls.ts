@@ -227,7 +227,7 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
 }
 
 /**
- * Rejects unknown options and values of the wrong type: a misspelt `budget` or `newTake: 'false'` could cost money.
+ * Refuses unknown options and values of the wrong type: a misspelt `budget` or `newTake: 'false'` could cost money.
  * @throws MgwError('usage') that suggests the nearest name, or describes the option's values.
  */
 export function checkOptions(options: object, kinds: OptionKinds, caller: string): void {

@@ -100,7 +100,7 @@ export async function* watch(
       lastState = state;
     }
   } finally {
-    abandoned.abort(new Error('the loop was left'));
+    abandoned.abort(new Error('the loop has ended'));
     await waiting;
   }
 }

@@ -30,7 +30,7 @@ export class Authority {
   }
 
   /**
-   * Returns the budgets that limit a payment. Without a grant, rejects every payment.
+   * Returns the budgets that limit a payment. Without a grant, refuses every payment.
    * @throws MgwError('usage') if the standing budget was never set.
    */
   async allowances(): Promise<Allowance[]> {

@@ -175,8 +175,8 @@ function paidTwiceAnswer(request: BatchRequest, checked: CheckedBatch, tools: To
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;
   const text = `Rows of ${checked.name} were paid for, or are being paid for, by ${others.join(', ')}. Nothing was sent. Continue with that name, or call batch_run with repeat to pay for them again.`;
-  const answer = errorAnswer(new MgwError('conflict', text, { charged: 'no', retry: 'never' }), 'no');
-  return { ...answer, next: statusOf(request, others), paid_by: others, ...checked.view };
+  const errorResult = errorAnswer(new MgwError('conflict', text, { charged: 'no', retry: 'never' }), 'no');
+  return { ...errorResult, next: statusOf(request, others), paid_by: others, ...checked.view };
 }
 
 function startRun(tools: Tools, batch: CheckedBatch): void {
@@ -219,9 +219,10 @@ async function status(request: BatchRequest, isStrict: boolean, tools: Tools): P
   const canRun = refusal === undefined && (run === undefined ? isOpen : hasUntriedRows);
   const nextRun = canRun ? next('batch_run') : null;
   if (run?.error !== undefined) {
-    const answer = errorAnswer(run.error, 'no');
-    const isFinal = answer.retry === 'never' || answer.command !== undefined || run.error.code === 'budget';
-    return { ...answer, next: answer.next ?? (isFinal ? null : nextRun), running: false, ...view };
+    const errorResult = errorAnswer(run.error, 'no');
+    const isFinal =
+      errorResult.retry === 'never' || errorResult.command !== undefined || run.error.code === 'budget';
+    return { ...errorResult, next: errorResult.next ?? (isFinal ? null : nextRun), running: false, ...view };
   }
   if (isStrict && differing !== undefined)
     return { ...errorAnswer(differing, 'no'), running: false, ...view };

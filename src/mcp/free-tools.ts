@@ -62,8 +62,8 @@ export const freeTools = [
     }),
     run: async ({ limit = 20, ...choice }, _call, { session }) => {
       const { newestJobs } = await import('../jobs/newest.ts');
-      const { shown, more } = await newestJobs(await session.ledger(), choice, limit);
-      return { ...freeSuccess, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
+      const { jobs, more } = await newestJobs(await session.ledger(), choice, limit);
+      return { ...freeSuccess, next: null, jobs: jobs.map(agentView), ...(more > 0 && { older: more }) };
     },
   }),
   tool({
@@ -147,7 +147,7 @@ async function models(
     signal: signals.soft,
     timeoutMs: deadline.remainingMs(),
   });
-  const shown = all
+  const listed = all
     .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))
     .map(({ id, protocols, model_versions }) => ({
       id,
@@ -157,7 +157,7 @@ async function models(
         protocols.map((name) => [name, priceSetting(name, id, settings)?.value ?? 'unknown']),
       ),
     }));
-  return { ...freeSuccess, next: null, models: shown };
+  return { ...freeSuccess, next: null, models: listed };
 }
 
 async function wait(all: readonly string[], call: Call): Promise<Answer> {
@@ -192,10 +192,10 @@ function waitAnswer(results: readonly WaitResult[]): Answer {
   const open = results.filter(({ error }) => error?.code === 'pending' || error?.exitCode === 130);
   const jobs = results.map(({ ref: each, job, error }) => {
     const knownJob = job ?? error?.job;
-    const shown = knownJob === undefined ? { ref: each } : agentView(knownJob);
+    const view = knownJob === undefined ? { ref: each } : agentView(knownJob);
     return error === undefined || error.code === 'pending'
-      ? shown
-      : { ...shown, problem: errorAnswer(error, 'no').error };
+      ? view
+      : { ...view, problem: errorAnswer(error, 'no').error };
   });
   if (open.length > 0) {
     const refs = open.map(({ ref: each, error }) => error?.job?.id ?? each);

@@ -37,9 +37,9 @@ function allFlags(): Map<string, { kind: Flag['kind']; texts: Map<string, string
       const { kind } = flag;
       // Removes the mention of @FILE, because tools do not read text from files.
       const description = flag.description.replace(/, or @FILE\b[^,;]*/, '');
-      const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
-      known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
-      flags.set(longName(flag), { ...known, kind });
+      const entry = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
+      entry.texts.set(description, [...(entry.texts.get(description) ?? []), protocol]);
+      flags.set(longName(flag), { ...entry, kind });
     }
   return flags;
 }

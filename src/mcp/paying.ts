@@ -40,13 +40,13 @@ export async function pay(request: PaymentRequest, call: Call, tools: Tools): Pr
   const deps = await payingDeps(tools, call);
   const unconfirmedAnswer = await confirm(request, deps, call, tools);
   if (unconfirmedAnswer !== undefined) return unconfirmedAnswer;
-  let paid: Delivered;
+  let result: Delivered;
   try {
-    paid = await request.flow(deps);
+    result = await request.flow(deps);
   } catch (error) {
     return otherKeyAnswer(error, request);
   }
-  const { job, files, isResumed, delivered } = paid;
+  const { job, files, isResumed, delivered } = result;
   // A client that gave up does not know about the job, so the job must not be recorded as delivered.
   call.onAnswered(delivered);
   return {

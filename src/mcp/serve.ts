@@ -105,8 +105,8 @@ function serverOf(tools: Tools): McpServer {
 
 function addResources(server: McpServer, { session }: Tools): void {
   const contents = (uri: string, value: object): ReadResourceResult => {
-    const answer = { ...freeSuccess, next: null, ...value };
-    const { structuredContent } = toolResult(answer, (text) => session.redact(text));
+    const result = { ...freeSuccess, next: null, ...value };
+    const { structuredContent } = toolResult(result, (text) => session.redact(text));
     return { contents: [{ uri, mimeType: 'application/json', text: JSON.stringify(structuredContent) }] };
   };
   server.registerResource(

@@ -36,13 +36,13 @@ export class Base64Stream {
     const from = this.#groupLength > 0 ? Math.min(4 - this.#groupLength, piece.length) : 0;
     this.#addToGroup(piece.subarray(0, from));
     if (this.#groupLength > 0 && this.#groupLength < 4) return 0;
-    let written = 0;
-    if (this.#groupLength === 4) written = this.#decodeGroups(this.#group, out, offset);
+    let byteCount = 0;
+    if (this.#groupLength === 4) byteCount = this.#decodeGroups(this.#group, out, offset);
     this.#groupLength = 0;
     const end = from + Math.floor((piece.length - from) / 4) * 4;
-    written += this.#decodeGroups(piece.subarray(from, end), out, offset + written);
+    byteCount += this.#decodeGroups(piece.subarray(from, end), out, offset + byteCount);
     this.#addToGroup(piece.subarray(end));
-    return written;
+    return byteCount;
   }
 
   /** Ends the input. An incomplete group is a fault. */
@@ -57,10 +57,10 @@ export class Base64Stream {
 
   #decodeGroups(bytes: Buffer, out: Buffer, offset: number): number {
     if (bytes.length === 0 || this.fault !== undefined) return 0;
-    const written = this.#isEnded
+    const byteCount = this.#isEnded
       ? this.#fail('characters after its padding', 0)
       : decodeClean(bytes, out, offset);
-    const result = written ?? this.#lastGroups(bytes, out, offset);
+    const result = byteCount ?? this.#lastGroups(bytes, out, offset);
     this.#position += bytes.length;
     return result;
   }
@@ -70,15 +70,15 @@ export class Base64Stream {
   #lastGroups(bytes: Buffer, out: Buffer, offset: number): number {
     const invalidIndex = bytes.findIndex((byte) => inAlphabet[byte] === 0);
     const validLength = Math.floor(invalidIndex / 4) * 4;
-    const written = out.write(bytes.toString('latin1', 0, validLength), offset, 'base64');
+    const byteCount = out.write(bytes.toString('latin1', 0, validLength), offset, 'base64');
     const lastGroup = bytes.toString('latin1', validLength);
     if (lastGroup.length === 4 && isBase64(lastGroup)) {
       this.#isEnded = true;
-      return written + out.write(lastGroup, offset + written, 'base64');
+      return byteCount + out.write(lastGroup, offset + byteCount, 'base64');
     }
     const isPadding = bytes[invalidIndex] === equals;
     this.#fail(isPadding ? 'wrong padding' : 'a character outside its alphabet', invalidIndex);
-    return written;
+    return byteCount;
   }
 
   #fail(problem: string, index: number): number {
@@ -95,9 +95,9 @@ export function maxDecodedLength(length: number): number {
 // Decodes groups without padding. Returns undefined if the input contains invalid characters. Node's decoder skips
 // invalid characters, so a result of full length proves that there are none, except the two URL-safe characters.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
-  const written = out.write(bytes.toString('latin1'), offset, 'base64');
-  const isComplete = written === (bytes.length / 4) * 3;
-  return isComplete && !bytes.includes(minus) && !bytes.includes(underscore) ? written : undefined;
+  const byteCount = out.write(bytes.toString('latin1'), offset, 'base64');
+  const isComplete = byteCount === (bytes.length / 4) * 3;
+  return isComplete && !bytes.includes(minus) && !bytes.includes(underscore) ? byteCount : undefined;
 }
 
 /** The destination of decoded media. */

@@ -193,7 +193,9 @@ export function neededLimit(error: MgwError | undefined, cost: Decimal): string 
   return formatDecimal(max(add(parseDecimal(limit), parseDecimal(missing)), add(committed, cost)));
 }
 
-/** Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows. */
+/**
+ * Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows.
+ */
 export function withRaisedLimit(limit: string, error: MgwError, rest = 'rest of the batch'): MgwError {
   const { message, next = [] } = error;
   // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT
@@ -207,18 +209,18 @@ function shortfallOf(
   amount: Decimal | undefined,
   { limit, spent, reserved }: BudgetState,
 ): BudgetShortfall {
-  const used = add(spent, reserved);
+  const usedAmount = add(spent, reserved);
   const amountLimit = limit?.amount ?? zero;
   return {
     name,
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(excess(amountLimit, used)),
+    left: formatDecimal(excess(amountLimit, usedAmount)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
       // Another process may have released an amount since this payment was refused.
-      exceeded_by: formatDecimal(excess(add(used, amount), amountLimit)),
+      exceeded_by: formatDecimal(excess(add(usedAmount, amount), amountLimit)),
     }),
   };
 }

@@ -179,7 +179,7 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 }
 
 /**
- * Returns the problem with an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it
+ * Returns the problem with an asset's URL, phrased to follow "it" (`points to a private network`); undefined if it
  * may be sent. Accepts http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded
  * files. Host names are judged without a DNS lookup.
  */
@@ -190,5 +190,5 @@ export function checkAssetUrl(url: string): string | undefined {
   if (!URL.canParse(url)) return 'is not a valid URL';
   const { username, password, hostname } = new URL(url);
   if (username !== '' || password !== '') return 'contains a user name or password';
-  return reachOf(hostname) !== 'public' ? 'points into a private network' : undefined;
+  return reachOf(hostname) !== 'public' ? 'points to a private network' : undefined;
 }

@@ -51,7 +51,7 @@ export function longName(flag: Flag): string {
 /**
  * Composes the body of a submission (design 1): `--set` takes precedence over flags, flags over `--body`, and
  * configured defaults fill only missing fields. The lists of flags that share a field (two kinds of reference) are
- * joined in table order. Does not resolve aliases or check anything; `normalise` and `check` do that afterwards.
+ * joined in table order. Does not resolve aliases or check anything; `normalize` and `check` do that afterwards.
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
@@ -92,9 +92,9 @@ function applyFlags(
   for (const [name, flag] of table) {
     if (!Object.hasOwn(values, name)) continue;
     const value = flagValue(flag, `--${name}`, values[name], fromFiles?.includes(name));
-    const joined = joinLists(fieldValues.get(flag.field), value);
-    fieldValues.set(flag.field, joined);
-    write(body, flag.field, joined, `--${name}`);
+    const list = joinLists(fieldValues.get(flag.field), value);
+    fieldValues.set(flag.field, list);
+    write(body, flag.field, list, `--${name}`);
   }
 }
 
@@ -120,8 +120,8 @@ function singleValue(flag: Flag, name: string, rawValue: unknown, isFromFile = f
   if (!hasRightType)
     throw refusedError(flag, name, shownValue(rawValue), flag.kind === 'switch' ? 'true or false' : 'text');
   const value = rawValue as string | boolean;
-  const shown = isFromFile ? valueInFile : shownValue(value);
-  return parseOrRefuse(flag, name, shown, () => (flag.parse === undefined ? value : flag.parse(value)));
+  const valueText = isFromFile ? valueInFile : shownValue(value);
+  return parseOrRefuse(flag, name, valueText, () => (flag.parse === undefined ? value : flag.parse(value)));
 }
 
 function parseOrRefuse(flag: Flag, name: string, shown: string, parse: () => Json): Json {

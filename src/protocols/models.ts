@@ -9,7 +9,7 @@ import { notFoundFailure } from './verdicts.ts';
 
 /**
  * Returns the request that lists the models that the key can use (specification 4.5).
- * @param page the query of a further page, from {@link readModels}
+ * @param page the query of another page, from {@link readModels}
  */
 export function listModels(page = ''): Exchange {
   return { method: 'GET', path: `/v1/models${page}`, headers: {} };

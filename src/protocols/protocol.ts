@@ -191,7 +191,7 @@ export interface Protocol {
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
   checks(): Promise<Checks>;
   /** Returns the body with the protocol's aliases replaced by one spelling. Called before the checks. */
-  normalise(body: JsonObject): JsonObject;
+  normalize(body: JsonObject): JsonObject;
   /**
    * Returns the resolution that the gateway produces instead of the requested one, according to the specification;
    * undefined if it produces the requested one.

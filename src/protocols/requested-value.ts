@@ -48,7 +48,7 @@ export function sizeOf(job: Request): string {
   return parts.map((part) => JSON.stringify(part)).join(' ');
 }
 
-/** Returns the number of videos that a job's request asks for; 1 for speech. */
+/** Returns the number of videos that a job requests; 1 for speech. */
 export function requestedVideos({ protocol, request }: Request): number {
   const found = findProtocol(protocol);
   return found !== undefined && isObject(request) ? videoCount(found, request) : 1;

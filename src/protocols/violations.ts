@@ -19,8 +19,8 @@ export function shownValue(value: unknown): string {
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value !== 'string') return `a ${typeof value}`;
   if (value.length > maxQuotedLength) return `text of ${charactersIn(value)} characters`;
-  const shown = printable(value);
-  return looksLikeText(value) ? shorten(shown, maxLength) : `"${shorten(shown, maxLength - 2)}"`;
+  const text = printable(value);
+  return looksLikeText(value) ? shorten(text, maxLength) : `"${shorten(text, maxLength - 2)}"`;
 }
 
 /** Returns a string's length in code points, the unit of prompt limits. */
@@ -60,7 +60,7 @@ export function violationMessage(violations: readonly Violation[], model?: strin
 function formatViolation({ field, value, allowed, flag, meant }: Violation, scope: string): string {
   if (meant !== undefined)
     return `${shownValue(field)}: no such field${scope}; did you mean ${meant}? To send it unchanged, use --no-check.`;
-  const named = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
-  if (value === '') return `${named}: missing${scope}; needed: ${allowed}`;
-  return `${named}: ${value} is not allowed${scope}; allowed: ${allowed}`;
+  const label = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
+  if (value === '') return `${label}: missing${scope}; needed: ${allowed}`;
+  return `${label}: ${value} is not allowed${scope}; allowed: ${allowed}`;
 }

@@ -121,8 +121,8 @@ async function readEventsOrDocument(
     // Skip white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
-    const whole = withFirst(next.value, body);
-    return /[{[<]/.test(first) ? readDocument(whole) : readEvents(whole, stream);
+    const fullBody = withFirst(next.value, body);
+    return /[{[<]/.test(first) ? readDocument(fullBody) : readEvents(fullBody, stream);
   }
 }
 
@@ -249,8 +249,8 @@ export class ResponseStream {
     if (!isOwn && !whole.startsWith(openText)) return;
     this.#emit(whole.slice(isOwn ? part.text.length : openText.length), place);
     for (const each of isOwn ? [part] : open) each.isDone = true;
-    const ended = this.#parts.get(place);
-    if (ended !== undefined) ended.isDone = true;
+    const emittedPart = this.#parts.get(place);
+    if (emittedPart !== undefined) emittedPart.isDone = true;
   }
 
   // Limits memory use, because texts, positions and refusals are stored until the end.

@@ -28,7 +28,7 @@ export class KeySyntaxError extends Error {
 
 /**
  * Records keys as issued: `KEY` for every model, `KEY=MODEL,MODEL` for these models only. If a key is given twice, the
- * last entry takes precedence. Every later sandbox with the same state directory also accepts the keys. Throws
+ * last entry takes precedence. Every later sandbox with the same state folder also accepts the keys. Throws
  * KeySyntaxError before any key is recorded.
  */
 export function issueKeys(stateDir: string, keys: readonly string[]): void {

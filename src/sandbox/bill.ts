@@ -52,7 +52,7 @@ function isBillEntry(value: unknown): value is BillEntry {
   return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
 }
 
-/** Returns the path of a state directory's bill. */
+/** Returns the path of a state folder's bill. */
 function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
@@ -64,13 +64,13 @@ export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }
 
-/** Appends the bill from another state directory that is about to be removed. */
+/** Appends the bill from another state folder that is about to be removed. */
 export function importBill(stateDir: string, otherDir: string): void {
   const entries = readRecords(billPath(otherDir), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
-/** Returns every charge in a state directory in order, with the refunds up to `now`. */
+/** Returns every charge in a state folder in order, with the refunds up to `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
   return linesOf(readRecords(billPath(stateDir), isBillEntry), now);
 }

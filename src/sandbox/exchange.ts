@@ -3,7 +3,7 @@ import type { AuthScheme, Caller } from './auth.ts';
 import type { FaultHit, FaultName, FaultSubject, RouteKind } from './faults.ts';
 import type { Area } from './models.ts';
 
-/** The limits for all clients of a state directory together. An absent limit means unlimited. */
+/** The limits for all clients of a state folder together. An absent limit means unlimited. */
 export interface Limits {
   /** The balance in credits, before the first charge. */
   balance?: number;
@@ -17,7 +17,7 @@ export interface Limits {
 export type ExceededLimit =
   { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
-/** A gateway's state. Gateways with the same state directory share its tasks. */
+/** A gateway's state. Gateways with the same state folder share its tasks. */
 export interface Gateway {
   stateDir: string;
   /** Returns the time in milliseconds since 1970. */

@@ -73,7 +73,7 @@ export const allFaults = [
   fault(
     'download-cut',
     'download',
-    'Breaks the connection at this point of the file; a resumed download continues from there.',
+    'Breaks the connection at this point in the file; a resumed download continues from there.',
     50,
   ),
   fault('download-stall', 'download', 'Sends the file up to this point, then stalls.', 50),
@@ -165,7 +165,7 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 
 /**
  * Counts and returns one occurrence of a fault; undefined if the fault is not configured, has reached its maximum, or
- * is declined by `canApply`. Counts are files, so that processes with the same state directory share them.
+ * is declined by `canApply`. Counts are files, so that processes with the same state folder share them.
  */
 export function useFault(
   stateDir: string,
@@ -178,7 +178,7 @@ export function useFault(
   return fault && { name, percent: fault.percent };
 }
 
-/** Resets every count, for a new run with an existing state directory. */
+/** Resets every count, for a new run with an existing state folder. */
 export function resetFaultCounts(stateDir: string): void {
   rmSync(join(stateDir, 'faults'), { recursive: true, force: true });
 }

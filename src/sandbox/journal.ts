@@ -11,7 +11,7 @@ export type JournalEntry =
    */
   | { kind: 'polled'; at: number; task: string; open?: boolean; mgw?: boolean; content?: boolean }
   /** The response to a paid call was sent completely, so the client can know about the task. */
-  | { kind: 'told'; at: number; task: string }
+  | { kind: 'announced'; at: number; task: string }
   /** The bytes of a task's file from `start` up to, but not including, `end` were sent. `sample` counts from 0. */
   | { kind: 'fetched'; at: number; task: string; sample: number; start: number; end: number; total: number }
   /** A client received speech, or a response from the Responses endpoint, that failed or was cut off. */
@@ -24,7 +24,7 @@ export function note(stateDir: string, entry: JournalEntry): void {
   appendRecords(join(stateDir, 'journal.jsonl'), [entry]);
 }
 
-const entryKinds: readonly unknown[] = ['polled', 'told', 'fetched', 'broke-off', 'key-at-file-host'];
+const entryKinds: readonly unknown[] = ['polled', 'announced', 'fetched', 'broke-off', 'key-at-file-host'];
 
 function isEntry(value: unknown): value is JournalEntry {
   return isObject(value) && entryKinds.includes(value.kind) && typeof value.at === 'number';
@@ -40,7 +40,7 @@ export function readJournal(stateDir: string): JournalEntry[] {
  * not received the response cannot know about the task.
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
-  const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
+  const act = (): void => note(gateway.stateDir, { kind: 'announced', at: gateway.now(), task });
   return withEndCallback(reply, (_, isWhole) => isWhole && act());
 }
 

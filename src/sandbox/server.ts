@@ -94,7 +94,7 @@ export interface SandboxOptions {
   limits?: Limits;
   /** The faults to simulate, in the syntax of {@link parseFaults}. */
   faults?: string[];
-  /** Makes task ids and random faults repeatable if the state directory is empty and the calls are the same. */
+  /** Makes task ids and random faults repeatable if the state folder is empty and the calls are the same. */
   seed?: number;
   /** Removes the real key from stored tasks. */
   redact?: (text: string) => string;
@@ -114,7 +114,7 @@ export interface Sandbox {
   fileUrl: string;
   /** The AWS variables for the sandbox's object storage. */
   store: Readonly<Record<string, string>>;
-  /** Closes every connection and both ports. Tasks continue, because they are in the state directory. */
+  /** Closes every connection and both ports. Tasks continue, because they are in the state folder. */
   close(): Promise<void>;
 }
 
@@ -167,7 +167,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 
 /**
  * Starts the file host on its first port, so that file URLs survive a restart. If that port is in use, for example by
- * another sandbox with the same state directory, the host chooses a free port.
+ * another sandbox with the same state folder, the host chooses a free port.
  */
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
   const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);

@@ -13,7 +13,7 @@ import { dirname, join } from 'node:path';
 
 const folderMode = 0o700;
 const fileMode = 0o600;
-/** Everything in the state directory that {@link reset} removes. */
+/** Everything in the state folder that {@link reset} removes. */
 const resettableNames = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
 
 /** Writes a file atomically, even if other processes read or write it at the same time. */
@@ -106,7 +106,7 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Removes every task, charge, journal entry, object and fault count from a state directory. Keeps the issued keys,
+ * Removes every task, charge, journal entry, object and fault count from a state folder. Keeps the issued keys,
  * which a running sandbox still accepts, and files that the sandbox did not create.
  */
 export function reset(stateDir: string): void {

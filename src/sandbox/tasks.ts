@@ -125,7 +125,7 @@ export function findTask(stateDir: string, area: VideoArea, id: string): Task | 
   return readTask(taskPath(stateDir, id)).find((task) => task.area === area);
 }
 
-/** Returns every task in a state directory. */
+/** Returns every task in a state folder. */
 export function listTasks(stateDir: string): Task[] {
   return listFolder(join(stateDir, 'tasks'))
     .filter((name) => name.endsWith('.json'))

@@ -19,7 +19,7 @@ interface VerifyOptions {
   now?: number;
 }
 
-/** Returns the mistakes of all clients that used a state directory. */
+/** Returns the mistakes of all clients that used a state folder. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
   const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);
@@ -86,7 +86,7 @@ export interface Finding {
  */
 function findDoubleCharges(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
   const paidLines = bill.filter(({ refunded }) => !refunded);
-  const reportedTasks = new Set(journal.flatMap((entry) => (entry.kind === 'told' ? [entry.task] : [])));
+  const reportedTasks = new Set(journal.flatMap((entry) => (entry.kind === 'announced' ? [entry.task] : [])));
   return [...findRepeats(paidLines), ...findVariants(paidLines, reportedTasks)];
 }
 
@@ -114,7 +114,7 @@ function findVariants(bill: readonly BillLine[], reportedTasks: ReadonlySet<stri
     return [
       doubleCharge(
         lines,
-        `After the response to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
+        `After the response to ${first.task} was lost, a different request was sent for the same result: charged ${lines.length} times`,
       ),
     ];
   });
@@ -191,7 +191,7 @@ function findIgnoredFailures(
 /** Returns the ids of the tasks that clients know about. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
-    journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
+    journal.flatMap((entry) => (entry.kind === 'announced' || entry.kind === 'polled' ? [entry.task] : [])),
   );
 }
 

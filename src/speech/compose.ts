@@ -145,7 +145,7 @@ export const schema: BodySchema = withDescriptions(
       },
       { error: 'an object with text' },
     ),
-    model: z.optional(z.never({ error: 'none, since a header selects the speech model' })),
+    model: z.optional(z.never({ error: 'none, because a header selects the speech model' })),
   }),
   // The flag also accepts wav, which is not a format of the body.
   speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
@@ -195,8 +195,8 @@ function speechFormat(name: string): SpeechFormat {
   return { name, wire: wav ? 'pcm' : name, mime: mimes[name] ?? 'application/octet-stream', wav };
 }
 
-// Returns the format that the user chose: the format named `name`, else the format of the file's extension. Undefined if
-// the user chose none. Throws a usage error if the extension belongs to an audio format that mgw does not know.
+// Returns the format that the user chose: the format named `name`, else the format of the file's extension. Undefined
+// if the user chose none. Throws a usage error if the extension belongs to an audio format that mgw does not know.
 function formatFor(name: string | undefined, output: string | undefined): SpeechFormat | undefined {
   if (name !== undefined) return speechFormat(name);
   const extension = extname(output ?? '').toLowerCase();
@@ -204,8 +204,8 @@ function formatFor(name: string | undefined, output: string | undefined): Speech
     throw usageError(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
-  const known = byExtension[extension];
-  return known === undefined ? undefined : speechFormat(known);
+  const format = byExtension[extension];
+  return format === undefined ? undefined : speechFormat(format);
 }
 
 /**

@@ -17,7 +17,7 @@ export function joinedPart(folder: string, bodies: readonly JsonObject[]): strin
   return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
 }
 
-/** Returns a hash that identifies a text's pieces. */
+/** Returns a hash that identifies the pieces of long text. */
 export function hashOfPieces(bodies: readonly JsonObject[]): string {
   return createHash('sha256')
     .update(canonicalJson([...bodies]))

@@ -145,8 +145,8 @@ function unpublishedFile(job: Job): SavedAudio[] {
  * Copies the audio of a succeeded job to a new output, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
- * @throws MgwError: exit 9 if no copy exists or it was a piece that was joined, 8 if another process still holds the lock
- * of the output at the deadline, 10 if the audio cannot be saved.
+ * @throws MgwError: exit 9 if no copy exists or it was a piece that was joined, 8 if another process still holds the
+ * lock of the output at the deadline, 10 if the audio cannot be saved.
  */
 export async function deliverSaved(
   job: Job,

@@ -72,9 +72,9 @@ export function deletedAudioError(job: Job): MgwError {
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
-/** Exit 9: the job's file was a piece of a longer text, and mgw removes the pieces after it has joined them. */
+/** Exit 9: the job's file was a piece of long text, and mgw removes the pieces after it has joined them. */
 export function joinedPieceError(job: Job, { path }: JobFile, output = 'standard output'): MgwError {
-  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of a longer text. mgw removes the pieces after joining them into ${output}.`;
+  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of long text. mgw removes the pieces after joining them into ${output}.`;
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
@@ -123,7 +123,7 @@ interface PiecesState {
   signal: AbortSignal;
 }
 
-/** Thrown if some pieces of a long text are incomplete. */
+/** Thrown if some pieces of long text are incomplete. */
 export class PiecesError extends MgwError {
   /** The jobs of the pieces that were started. */
   readonly jobs: Job[];

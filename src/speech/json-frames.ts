@@ -16,7 +16,7 @@ const framePrefix = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
 const maxLineLength = 8 * 1024;
-// The prefix of a frame's further lines in server-sent events. JSON contains it only in strings.
+// The prefix of a frame's additional lines in server-sent events. JSON contains it only in strings.
 const linePrefix = Buffer.from('data:');
 
 /**

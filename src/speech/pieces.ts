@@ -52,8 +52,8 @@ export interface SpokenPieces {
 }
 
 /**
- * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
- * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
+ * Speaks the pieces of long text, each as a separate job, and joins them in order. Pieces that an earlier run paid for
+ * are read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
  * again without `fresh`; the others are still spoken. After any other failure, or after the deadline, no further piece
  * is started. Pieces in progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
@@ -73,7 +73,7 @@ export async function speakPieces(
   const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
   sink.lock = output;
   const release = (): Promise<void> => bestEffort(deps, () => output.release());
-  const spoken = await new Pieces(order, withoutRepeats(deps), sink, output)
+  const speech = await new Pieces(order, withoutRepeats(deps), sink, output)
     .speak()
     .finally(async () => {
       await sink.discard();
@@ -83,7 +83,7 @@ export async function speakPieces(
       await release();
       throw error;
     });
-  return { ...spoken, delivered: release };
+  return { ...speech, delivered: release };
 }
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;

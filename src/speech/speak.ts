@@ -22,7 +22,7 @@ export interface SpeechOrder {
   body: JsonObject;
   /** The body without the configured defaults; see `Order`. */
   userBody?: JsonObject | undefined;
-  /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
+  /** Distinguishes jobs with the same body: a piece of long text, or a WAV file made from PCM. */
   variant?: string | undefined;
   key?: string;
   /** Labels that help the user find the job. */

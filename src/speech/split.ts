@@ -61,7 +61,7 @@ function lastPlace(text: string, limit: number, pattern: RegExp): number | undef
   return end;
 }
 
-/** Returns the offset after the given number of code points, or the length of a shorter text. */
+/** Returns the offset after the given number of code points, or the length of the text if it is shorter. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;

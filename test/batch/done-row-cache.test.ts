@@ -50,8 +50,8 @@ describe('the cache of done rows', () => {
     const user = scene.user;
     expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
     expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
-    const taken = { line: 3, message: expect.stringContaining('already exists') as string };
-    expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [taken] });
+    const problem = { line: 3, message: expect.stringContaining('already exists') as string };
+    expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [problem] });
     rmSync(scene.at('b.mp4'));
     expect((await scene.read('run', file)).batch).toMatchObject({ states: { done: 3 } });
     expect(scene.gateway.charges.get('a cat')).toBe(2);

@@ -84,9 +84,9 @@ describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
     const file = await ran(['n1', 's1'], ['s2'], ['s1']);
     const { gateway } = scene;
     const requests = gateway.requests.length;
-    const joined = await join(file, '--json');
-    expect(joined.code, joined.stderr).toBe(0);
-    expect(joined.json).toMatchObject({
+    const result = await join(file, '--json');
+    expect(result.code, result.stderr).toBe(0);
+    expect(result.json).toMatchObject({
       film: { path: scene.at('film.mp4'), bytes: film().length, is_copied: true },
       clips: [{ id: 's2' }, { id: 's1' }],
     });
@@ -105,9 +105,9 @@ describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
     const path = scene.at('source.mp4');
     execFileSync('ffmpeg', ['-v', 'error', ...source, '-pix_fmt', 'yuv420p', path]);
     films = { s1: readFileSync(path), s2: readFileSync(path) };
-    const joined = await join(await ran(['s1'], ['s2']), '--json');
-    expect(joined.code, joined.stderr).toBe(0);
-    expect(joined.json).toMatchObject({ film: { is_copied: true } });
+    const result = await join(await ran(['s1'], ['s2']), '--json');
+    expect(result.code, result.stderr).toBe(0);
+    expect(result.json).toMatchObject({ film: { is_copied: true } });
     expect(decode(film()).frames).toHaveLength(96);
   });
 
@@ -115,9 +115,9 @@ describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
     films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
     speak();
     const file = await ran(['s1'], ['s2'], ['s3'], ['n1', 's3'], ['n2', 's2', 'pcm']);
-    const joined = await join(file, '--json');
-    expect([joined.code, joined.stderr]).toEqual([0, expect.stringContaining('s2 differs from s1')]);
-    expect(joined.json['film']).toMatchObject({ is_copied: false });
+    const result = await join(file, '--json');
+    expect([result.code, result.stderr]).toEqual([0, expect.stringContaining('s2 differs from s1')]);
+    expect(result.json['film']).toMatchObject({ is_copied: false });
     const { stream } = ffprobe(film(), ['width', 'height', 'nb_read_frames']);
     expect(stream).toMatchObject({ width: 64, height: 64, nb_read_frames: '36' });
     const [silence = 1, mixed = 0, speech = 0] = loudness();
@@ -172,12 +172,12 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     scene.gateway.judge = (prompt) => (prompt === 's2' || prompt === 'n3' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', rows(['s1'], ['s2'], ['s3'], ['n2', 's2'], ['n3', 's3']));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
-    const joined = await join(file, '--json');
-    expect([joined.code, joined.json]).toMatchObject([
+    const result = await join(file, '--json');
+    expect([result.code, result.json]).toMatchObject([
       11,
       { film: null, missing: [{ id: 's2' }, { id: 'n3' }] },
     ]);
-    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), state rejected.*\n.*n3 .*\n.*\n.*batch run/);
+    expect(result.stderr).toMatch(/Missing: s2 \(line 3\), state rejected.*\n.*n3 .*\n.*\n.*batch run/);
     expect(leftovers()).toEqual([]);
     expect((await join(file, '--skip-missing')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's3'));
@@ -188,8 +188,8 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     scene.gateway.judge = () => ({ kind: 'refuse' });
     expect(await scene.batch('retry', file, '--id', 's2')).toMatchObject({ code: 11 });
     await scene.gateway.close();
-    const joined = await join(file);
-    expect([joined.code, joined.stdout]).toEqual([0, `${scene.at('film.mp4')}\n`]);
+    const result = await join(file);
+    expect([result.code, result.stdout]).toEqual([0, `${scene.at('film.mp4')}\n`]);
     expect(film()).toEqual(filmFrom('s1', 's2'));
   });
 
@@ -230,9 +230,9 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     const commands = (text: string): string[] => text.match(/^→ .*$/gm) ?? [];
     const kept = ['--name', 'story'];
     const run = await runHereAs(scene.user, ['batch', 'run', file, '--poll-interval', '10ms', ...kept]);
-    const joined = await join(file, '--json', ...kept);
-    expect(commands(joined.stderr)).toEqual(commands(run.stderr));
-    expect(joined.json['next']).toEqual(['mgw', 'batch', 'retry', file, ...kept, '--failed']);
+    const result = await join(file, '--json', ...kept);
+    expect(commands(result.stderr)).toEqual(commands(run.stderr));
+    expect(result.json['next']).toEqual(['mgw', 'batch', 'retry', file, ...kept, '--failed']);
   });
 
   it('treats a file as missing if its content has changed, even if its size has not', async () => {
@@ -248,8 +248,8 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     const file = scene.file('m.csv', rows(['s1'], ['s2']));
     const { code, stderr } = await scene.batch('run', file, '-o', 's3://media/clips/{id}.mp4');
     expect([code, store.objects.size], stderr).toEqual([0, 2]);
-    const joined = await join(file);
-    expect(joined.code, joined.stderr).toBe(0);
+    const result = await join(file);
+    expect(result.code, result.stderr).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's2'));
     store.objects.delete('/media/clips/s1.mp4');
     const without = await join(file, '--force', '--json');
@@ -273,7 +273,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('exits 2 without ffmpeg, and suggests the package to install', async () => {
+  it('exits with 2 without ffmpeg, and suggests the package to install', async () => {
     const file = await ran(['s1']);
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());
@@ -281,7 +281,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
-  it('exits 2 if the output is missing or unsupported', async () => {
+  it('exits with 2 if the output is missing or unsupported', async () => {
     const file = scene.file('m.csv', rows(['s1']));
     for (const args of [[], ['-o', 's3://bucket/film.mp4'], ['-o', 'film.avi']]) {
       const { code, stderr } = await runHereAs(scene.user, ['batch', 'join', file, ...args]);
@@ -299,7 +299,7 @@ describe('the manifest field `over`', () => {
 
   it('causes `batch join` to report an error if it refers to a speech row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's1'], ['n2', 'n1']));
-    const joined = await join(file);
-    expect([joined.code, joined.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);
+    const result = await join(file);
+    expect([result.code, result.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);
   });
 });

@@ -15,8 +15,12 @@ function pace(options: { concurrency?: number; perMinute?: number; intervalMs?: 
 } {
   const clock = new TestClock(Number.POSITIVE_INFINITY);
   const limits: number[] = [];
-  const given = { concurrency: 8, intervalMs: 5000, ...options };
-  return { pace: new LocalPace({ ...given, clock, onLimit: (limit) => limits.push(limit) }), clock, limits };
+  const paceOptions = { concurrency: 8, intervalMs: 5000, ...options };
+  return {
+    pace: new LocalPace({ ...paceOptions, clock, onLimit: (limit) => limits.push(limit) }),
+    clock,
+    limits,
+  };
 }
 
 async function enter(one: LocalPace, times: number): Promise<void> {
@@ -99,7 +103,7 @@ it('a call leaves its queue when its signal aborts, and never runs', async () =>
   expect(ran).toEqual(['last']);
 });
 
-it('gives the turn of a submission that gave up to the next one', async () => {
+it('gives the send window of a submission that gave up to the next one', async () => {
   const { pace: one, clock } = pace({ perMinute: 1 });
   await one.waitToSubmit(never);
   const stopped = AbortSignal.abort(new Error('stopped'));

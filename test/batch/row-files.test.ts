@@ -79,8 +79,8 @@ describe('a local file in a manifest', () => {
     const rows = [...fields.map(([, row]) => row('~/a.x')), output];
     const lines = rows.map((row, index) => JSON.stringify({ id: `row-${index}`, ...row }));
     const { stderr, code } = await scene.batch('plan', scene.file('m.jsonl', lines.join('\n')));
-    const told = [...stderr.matchAll(/m\.jsonl:(\d): ([\w-]+): .*~\/a\.x must be a path without ~/g)];
-    expect([code, told.map(([, line, field]) => [line, field])]).toEqual([
+    const problems = [...stderr.matchAll(/m\.jsonl:(\d): ([\w-]+): .*~\/a\.x must be a path without ~/g)];
+    expect([code, problems.map(([, line, field]) => [line, field])]).toEqual([
       2,
       [...fields.map(([field]) => field), 'output'].map((field, index) => [String(index + 1), field]),
     ]);

@@ -218,7 +218,7 @@ describe('a batch run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
 
-  it('continues with the other rows if the key may not use the model of a row, but stops if the key is refused', async () => {
+  it('continues with the other rows if the key cannot use the model of a row, but stops if the key is refused', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a kite']));
     const run = (): Promise<BatchJson> => scene.read('run', file, '--concurrency', '1');
     let message = 'user is banned';
@@ -414,8 +414,8 @@ describe('a row that was changed after it was paid for', () => {
       (await scene.read('plan', file, ...flags)).rows.map((row) => row.changes?.[0]);
     expect(await changes(speech('pcm'))).toEqual(['the format was wav, is pcm']);
     const url = 'https://gateway.example/prefix';
-    const told = [`the gateway was ${scene.gateway.url}, is ${url}`];
-    expect(await changes(speech('wav'), '--base-url', url)).toEqual(told);
+    const notes = [`the gateway was ${scene.gateway.url}, is ${url}`];
+    expect(await changes(speech('wav'), '--base-url', url)).toEqual(notes);
     const clip = scene.file('s.csv', clips(['a', 'a boat']));
     expect(await changes(clip)).toEqual(['the protocol was tts, is c']);
   });
@@ -504,20 +504,20 @@ describe('an interruption of a batch run', () => {
     const file = scene.file('m.csv', clips(...rows));
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
-    let asked = 0;
+    let callCount = 0;
     const both = new Promise<void>((resolve) => {
       scene.gateway.judge = () => {
-        if ((asked += 1) === 2) resolve();
+        if ((callCount += 1) === 2) resolve();
         return { kind: 'wait', until };
       };
     });
     const more = ['-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms', '--concurrency', '2'];
     const running = scene.user.start(['batch', 'run', file, ...more, '-v', '--json']);
     await both;
-    const told = new Promise<void>((resolve) =>
+    const noted = new Promise<void>((resolve) =>
       running.child.stderr?.on('data', (text) => /Interrupted/.test(String(text)) && resolve()),
     );
-    return { running, file, answer, told };
+    return { running, file, answer, told: noted };
   }
 
   it('stops new submissions but waits for pending responses if it is SIGTERM, and a rerun pays for the remaining rows', async () => {
@@ -598,7 +598,7 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
-  it('is paid for once by a retry of a row that was refused or limited', async () => {
+  it('is paid for once by a retry of a row that was refused or rate-limited', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     judge({ 'a boat': 'refuse', 'a cat': 'limit' });
     await scene.batch('run', file, '--retries', '0');
@@ -607,7 +607,7 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
   });
 
-  it('is reported at once, with the retry that remakes it, if its task has expired', async () => {
+  it('is reported immediately, with the retry that remakes it, if its task has expired', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     rmSync(scene.at('a.mp4'));
@@ -672,7 +672,7 @@ it('a retry of failed rows reports a failed row that was changed, and does not r
 describe('the budget of a batch', () => {
   beforeEach(() => mgw('config', 'set', 'prices.c.vendor-h3-mini', 'video=1'));
 
-  it('applies to all runs of a batch together, and a run that would exceed the budget exits 12', async () => {
+  it('applies to all runs of a batch together, and a run that would exceed the budget exits with 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('4');
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];

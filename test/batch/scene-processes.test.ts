@@ -14,10 +14,10 @@ const doomed = 'prompt 22';
 
 let scene: Scene;
 /**
- * The number of submissions that the gateway has accepted; once it reaches `most`, new prompts are refused with 429.
+ * The number of submissions that the gateway has accepted; once it reaches `max`, new prompts are refused with 429.
  */
-let taken = 0;
-let most = 0;
+let folderCount = 0;
+let max = 0;
 
 function manifest(): string {
   const lines = Array.from({ length: rows }, (_, n) => {
@@ -34,9 +34,9 @@ function manifest(): string {
 
 function judge(prompt: string): Deed | undefined {
   const isFirst = !scene.gateway.charges.has(prompt);
-  if (isFirst && taken >= most) return { kind: 'limit', seconds: 3600 };
-  taken += 1;
-  if (isFirst && taken % 9 === 0) return { kind: 'limit' };
+  if (isFirst && folderCount >= max) return { kind: 'limit', seconds: 3600 };
+  folderCount += 1;
+  if (isFirst && folderCount % 9 === 0) return { kind: 'limit' };
   if (lost.has(prompt)) return { kind: 'lose' };
   if (prompt === failedAfter) return { kind: 'fail-after' };
   return prompt === doomed && isFirst ? { kind: 'doom' } : undefined;
@@ -61,7 +61,7 @@ async function stopped(processes: Running[]): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   const signal = (name: NodeJS.Signals): void => processes.forEach(({ child }) => void child.kill(name));
   for (;;) {
-    await expect.poll(() => taken).toBeGreaterThanOrEqual(most);
+    await expect.poll(() => folderCount).toBeGreaterThanOrEqual(max);
     signal('SIGSTOP');
     await expect.poll(() => processes.every(({ child }) => isStopped(child.pid))).toBe(true);
     if (!(await isOneOpen(ledger))) return;
@@ -89,7 +89,7 @@ async function isOneOpen(ledger: Ledger): Promise<boolean> {
 }
 
 async function killed(processes: Running[], after: number): Promise<void> {
-  most = taken + after;
+  max = folderCount + after;
   await stopped(processes);
   for (const { child, result } of processes) {
     child.kill('SIGKILL');
@@ -111,26 +111,28 @@ describe.skipIf(!existsSync('/proc/self/stat'))(
     it('pays for each row once, and reports unfinished rows', async () => {
       await killed([start()], 7);
       await killed([start(), start()], 8);
-      most = Number.POSITIVE_INFINITY;
+      max = Number.POSITIVE_INFINITY;
       const ends = await Promise.all([run('run', '--json'), run()]);
       expect(ends.map(({ code }) => code)).toEqual([11, 11]);
-      const told = ends[0]?.json as unknown as BatchJson;
+      const batchJson = ends[0]?.json as unknown as BatchJson;
       expect([...scene.gateway.charges.values()].filter((count) => count !== 1)).toEqual([]);
       expect(scene.gateway.charges.size).toBe(rows);
-      expect(told.batch.states).toMatchObject({ done: rows - 4, unknown: 3, failed: 1 });
-      expect(told.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort()).toEqual([
+      expect(batchJson.batch.states).toMatchObject({ done: rows - 4, unknown: 3, failed: 1 });
+      expect(
+        batchJson.rows.map(({ state, next }) => `${state}: ${next.slice(0, 3).join(' ')}`).sort(),
+      ).toEqual([
         'failed: mgw batch retry',
         'unknown: mgw jobs resolve',
         'unknown: mgw jobs resolve',
         'unknown: mgw jobs resolve',
       ]);
-      const bad = new Set(told.rows.map(({ id }) => id));
+      const bad = new Set(batchJson.rows.map(({ id }) => id));
       for (let n = 0; n < rows; n += 1) {
         if (bad.has(`row-${n}`)) continue;
         const [name, whole] = n % 4 === 3 ? ['mp3', scene.gateway.audio] : ['mp4', scene.gateway.video];
         expect(readFileSync(scene.at(`out/row-${n}.${name}`)).equals(whole), `row-${n}`).toBe(true);
       }
-      await resolveAll(told);
+      await resolveAll(batchJson);
     });
 
     it('is completed by a retry of failed rows, and later runs send no POST', async () => {

@@ -70,7 +70,8 @@ const pixel = Buffer.from(
 );
 
 /**
- * Replaces ffmpeg with a script until the test ends. An extracted frame is a PNG followed by the position and the video.
+ * Replaces ffmpeg with a script until the test ends. An extracted frame is a PNG followed by the position and the
+ * video.
  */
 export function installFrames(scene: Scene): void {
   writeFileSync(scene.at('pixel.png'), pixel);

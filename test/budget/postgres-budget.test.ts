@@ -112,12 +112,12 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
       expect(await repeated.reserve(chargeOf(again, 1), { amount: decimalOf(9) })).toEqual({ fits: true });
     expect(shown(await repeated.state())).toMatchObject({ spent: '0', reserved: '3' });
     const released = budgetOf();
-    const most = { amount: decimalOf(10) };
-    expect(await released.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });
+    const max = { amount: decimalOf(10) };
+    expect(await released.reserve(chargeOf('r', 6), max)).toEqual({ fits: true });
     await released.release('r');
-    expect(await released.reserve(chargeOf('s', 6), most)).toEqual({ fits: true });
+    expect(await released.reserve(chargeOf('s', 6), max)).toEqual({ fits: true });
     // This is the state after the response to the first reservation is lost and its process is declared dead.
-    expect(await released.reserve(chargeOf('r', 6), most)).toMatchObject({ fits: false });
+    expect(await released.reserve(chargeOf('r', 6), max)).toMatchObject({ fits: false });
     expect(shown(await released.state())).toMatchObject({ reserved: '6' });
   });
 
@@ -180,15 +180,15 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
       PostgresBudget,
       PostgresBudget,
     ];
-    const most = { amount: decimalOf(9) };
+    const max = { amount: decimalOf(9) };
     for (const budget of [own, sameName, sameKind]) {
-      await budget.setLimit(most);
-      for (const id of ['a', 'b', 'c']) await budget.reserve(chargeOf(id, 2), most);
+      await budget.setLimit(max);
+      for (const id of ['a', 'b', 'c']) await budget.reserve(chargeOf(id, 2), max);
     }
     await own.keep('a');
     const before = shown(await own.state());
     const seen: string[] = [];
-    await sameKind.reserve(chargeOf('d', 2), most);
+    await sameKind.reserve(chargeOf('d', 2), max);
     await own.settle(({ id }) => Promise.resolve(seen.push(id) > 9 ? 'none' : 'open'));
     expect(seen).toEqual(['b', 'c']);
     for (const other of [sameName, sameKind]) {
@@ -200,16 +200,16 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(shown(await own.state())).toEqual(before);
     await own.settle(({ id }) => Promise.resolve(id === 'b' ? 'accepted' : 'none'));
     expect(shown(await own.state())).toMatchObject({ spent: '4', reserved: '0' });
-    expect(await own.reserve(chargeOf('d', 6), most)).toMatchObject({ fits: false });
+    expect(await own.reserve(chargeOf('d', 6), max)).toMatchObject({ fits: false });
   });
 
   it('can be used to the last unit, but no further, by any number of concurrent processes', async () => {
     const place = await newPlace();
     const sides = await Promise.all([1, 2, 3].map(() => place.open()));
     const all = sides.map((ledger) => budgetsIn(ledger)());
-    const most = { amount: decimalOf(20) };
+    const max = { amount: decimalOf(20) };
     const tries = Array.from({ length: 30 }, (_, index) =>
-      (all[index % 3] ?? (all[0] as PostgresBudget)).reserve(chargeOf(`r${index}`, 1), most),
+      (all[index % 3] ?? (all[0] as PostgresBudget)).reserve(chargeOf(`r${index}`, 1), max),
     );
     const fits = (await Promise.all(tries)).filter((decision) => decision.fits);
     expect(fits).toHaveLength(20);
@@ -220,20 +220,20 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     const place = await newPlace();
     const proxy = await CuttingProxy.open(place.server.port);
     const budgetOf = budgetsIn(await place.open({ port: proxy.port }));
-    const most = { amount: decimalOf(10) };
+    const max = { amount: decimalOf(10) };
     for (const lose of ['message', 'answer'] as const) {
       const budget = budgetOf();
       const reservation = proxy.cutAt({ at: /INSERT INTO mgw.reservations/, lose });
-      expect(await budget.reserve(chargeOf('r', 6), most), lose).toEqual({ fits: true });
+      expect(await budget.reserve(chargeOf('r', 6), max), lose).toEqual({ fits: true });
       await reservation;
       expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
-      expect(await budget.reserve(chargeOf('s', 6), most)).toMatchObject({ fits: false });
+      expect(await budget.reserve(chargeOf('s', 6), max)).toMatchObject({ fits: false });
       await budget.keep('r');
       const replacement = proxy.cutAt({ at: /UPDATE mgw.reservations/, lose });
       await budget.keep('r', decimalOf(9));
       await replacement;
       expect(shown(await budget.state()), lose).toMatchObject({ spent: '9', reserved: '0' });
-      expect(await budget.reserve(chargeOf('s', 2), most)).toMatchObject({ fits: false });
+      expect(await budget.reserve(chargeOf('s', 2), max)).toMatchObject({ fits: false });
     }
   });
 
@@ -262,10 +262,10 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
       [['none'], 1, 1, 1, { spent: '0', reserved: '1' }],
     ];
     for (const [ids, each, limit, next, standing] of cases) {
-      const [budget, most] = [budgetOf({ outcomeOf }), { amount: decimalOf(limit) }];
-      for (const id of ids) expect(await budget.reserve(chargeOf(id, each), most)).toEqual({ fits: true });
-      expect(await budget.reserve(chargeOf('next', next), most)).toEqual({ fits: true });
-      expect(await budget.reserve(chargeOf('too much', 1), most)).toMatchObject({ fits: false });
+      const [budget, max] = [budgetOf({ outcomeOf }), { amount: decimalOf(limit) }];
+      for (const id of ids) expect(await budget.reserve(chargeOf(id, each), max)).toEqual({ fits: true });
+      expect(await budget.reserve(chargeOf('next', next), max)).toEqual({ fits: true });
+      expect(await budget.reserve(chargeOf('too much', 1), max)).toMatchObject({ fits: false });
       expect(shown(await budget.state())).toMatchObject(standing);
     }
   });
@@ -273,10 +273,10 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   it('needs one statement to reserve an amount that fits, and looks up no outcomes', async () => {
     const { database } = await (await newPlace()).open();
     const budget = budgetsIn({ database } as PostgresLedger)({ outcomeOf: () => expect.fail('asked') });
-    const most = { amount: decimalOf(3) };
-    await budget.reserve(chargeOf('a', 1), most);
+    const max = { amount: decimalOf(3) };
+    await budget.reserve(chargeOf('a', 1), max);
     const query = vi.spyOn(database, 'query');
-    await budget.reserve(chargeOf('b', 1), most);
+    await budget.reserve(chargeOf('b', 1), max);
     expect(query).toHaveBeenCalledTimes(1);
   });
 
@@ -286,11 +286,11 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     const ledger = await place.open();
     const { owner } = await ledger.lease();
     const budget = budgetsIn(ledger)();
-    const most = { amount: decimalOf(3) };
-    await budget.setLimit(most);
+    const max = { amount: decimalOf(3) };
+    await budget.setLimit(max);
     const [holder, other] = [await clientOf(place), await clientOf(place)];
     await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
-    const reserved = budget.reserve({ ...chargeOf('r', 1), owner }, most);
+    const reserved = budget.reserve({ ...chargeOf('r', 1), owner }, max);
     await waitingIn(place, 1);
     const declared = other.query('DELETE FROM mgw.leases');
     await waitingIn(place, 2);
@@ -305,19 +305,19 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     const ledger = await place.open();
     const { owner } = await ledger.lease();
     const budget = budgetsIn(ledger)();
-    const most = { amount: decimalOf(3) };
+    const max = { amount: decimalOf(3) };
     const charge = { ...chargeOf('r', 1), owner };
     const change = (text: string): Promise<string> => place.server.query(text, place.database);
-    expect(await budget.reserve({ ...charge, amount: decimalOf(4) }, most)).toMatchObject({ fits: false });
+    expect(await budget.reserve({ ...charge, amount: decimalOf(4) }, max)).toMatchObject({ fits: false });
     await change('UPDATE mgw.leases SET until = clock_timestamp()');
-    await expect(budget.reserve(charge, most)).rejects.toMatchObject({ exitCode: 6 });
+    await expect(budget.reserve(charge, max)).rejects.toMatchObject({ exitCode: 6 });
     await change("UPDATE mgw.leases SET until = 'infinity'");
     const other = { ...charge, owner: { ...owner, instance: 'another' } };
-    await expect(budget.reserve(other, most)).rejects.toMatchObject({ exitCode: 6 });
+    await expect(budget.reserve(other, max)).rejects.toMatchObject({ exitCode: 6 });
     expect(shown(await budget.state())).toMatchObject({ reserved: '0' });
-    expect(await budget.reserve(charge, most)).toEqual({ fits: true });
+    expect(await budget.reserve(charge, max)).toEqual({ fits: true });
     await change('DELETE FROM mgw.leases');
-    await expect(budget.reserve({ ...charge, id: 'r2' }, most)).rejects.toMatchObject({ exitCode: 6 });
+    await expect(budget.reserve({ ...charge, id: 'r2' }, max)).rejects.toMatchObject({ exitCode: 6 });
     expect(shown(await budget.state())).toMatchObject({ reserved: '1' });
   });
 
@@ -336,19 +336,19 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
       [['release', 'keep'], '1'],
       [['keep', 'release'], '1'],
     ];
-    for (const [ways, spent] of cases) {
+    for (const [methods, spent] of cases) {
       const budget = budgetOf();
       await budget.reserve(chargeOf('r', 1), { amount: decimalOf(3) });
       // Both operations start before either can finish.
       await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
       const settled: Promise<void>[] = [];
-      for (const way of ways) {
-        settled.push(typeof way === 'number' ? budget.keep('r', decimalOf(way)) : budget[way]('r'));
+      for (const method of methods) {
+        settled.push(typeof method === 'number' ? budget.keep('r', decimalOf(method)) : budget[method]('r'));
         await waitingIn(place, settled.length);
       }
       await holder.query('COMMIT');
       await Promise.all(settled);
-      expect(shown(await budget.state()), ways.join()).toMatchObject({ spent, reserved: '0' });
+      expect(shown(await budget.state()), methods.join()).toMatchObject({ spent, reserved: '0' });
     }
   });
 });

@@ -62,8 +62,8 @@ describe("a body's maximum cost", () => {
     [undefined, { duration: null }],
     [undefined, { duration: 0 }],
     [undefined, { seconds: '' }],
-  ])('is computed from the longer duration under Protocol C: %s for %j', (most, body) => {
-    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
+  ])('is computed from the longer duration under Protocol C: %s for %j', (max, body) => {
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(max);
   });
 
   it('is the higher price of two durations under Protocol C', () => {
@@ -86,12 +86,12 @@ describe("a body's maximum cost", () => {
     ...[2.5, '2.5', 0, '', -1, 'many', 1e300, [2], { toString: null }].map(
       (count): [undefined, typeof count] => [undefined, count],
     ),
-  ])('is %s under Protocol A for sampleCount %j', (most, sampleCount) => {
+  ])('is %s under Protocol A for sampleCount %j', (max, sampleCount) => {
     const body = a({ durationSeconds: 8, sampleCount });
-    expect(cost('a', 'second=1', body)).toBe(most);
-    expect(cost('a', 'video=8', body)).toBe(most);
-    expect(cost('a', 'second=0.1 minimum=8', body)).toBe(most);
-    expect(cost('a', 'second=1 default_seconds=8', a({ sampleCount }))).toBe(most);
+    expect(cost('a', 'second=1', body)).toBe(max);
+    expect(cost('a', 'video=8', body)).toBe(max);
+    expect(cost('a', 'second=0.1 minimum=8', body)).toBe(max);
+    expect(cost('a', 'second=1 default_seconds=8', a({ sampleCount }))).toBe(max);
   });
 
   it('is unknown under Protocol A for two instances with an invalid sampleCount', () => {

@@ -18,11 +18,11 @@ const prepared = (more: object = {}): JobEvent => ({
   model: 'm',
   ...more,
 });
-const sending = (attempt: number, most?: string, more: object = {}): JobEvent => ({
+const sending = (attempt: number, max?: string, more: object = {}): JobEvent => ({
   type: 'sending',
   attempt,
   owner,
-  ...(most !== undefined && { cost: { at_most: most, ...more } }),
+  ...(max !== undefined && { cost: { at_most: max, ...more } }),
 });
 const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
 const observed: JobEvent = { type: 'observed', state: 'running', native_status: '' };

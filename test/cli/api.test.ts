@@ -192,7 +192,7 @@ describe('mgw api POST', () => {
     expect([run.code, server.requests.length]).toEqual([6, 2]);
   });
 
-  it('exits 7 after one request if the response is truncated, because the request may have been processed', async () => {
+  it('exits with 7 after one request if the response is truncated, because the request may have been processed', async () => {
     const { user, server } = await bench((response) => {
       response.writeHead(200, { 'content-length': '100' }).write('{"id":', () => response.destroy());
     });

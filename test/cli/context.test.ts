@@ -8,7 +8,7 @@ import { httpServer, says } from '../support/servers.ts';
 interface Opened {
   context: Context;
   /** Returns the text written to stderr since the last call. */
-  said: () => string;
+  stderrText: () => string;
 }
 
 function open(url: string): Opened {
@@ -16,25 +16,25 @@ function open(url: string): Opened {
   const { env } = newUser(url);
   const context = createContext({ stdin, stdout, stderr, env }, { verbose: true });
   onEnd(() => context.close());
-  return { context, said: () => String(stderr.read() ?? '') };
+  return { context, stderrText: () => String(stderr.read() ?? '') };
 }
 
 it('a note never contains the API key once the key is known', async () => {
-  const { context, said } = open('http://127.0.0.1:9');
+  const { context, stderrText } = open('http://127.0.0.1:9');
   await context.gateway();
   context.progress.note(`The gateway says: ${canaryKey}`);
-  expect(said()).toContain('The gateway says: [redacted]');
+  expect(stderrText()).toContain('The gateway says: [redacted]');
 });
 
 it('a printed request never contains the token in its URL', async () => {
   const server = await httpServer(says({}));
-  const { context, said } = open(server.url);
+  const { context, stderrText } = open(server.url);
   const client = await context.client();
   await client.exchange(
     { method: 'GET', path: '/v1/files?page=2&signature=5ignature', headers: {}, body: undefined },
     { auth: { header: 'Authorization', scheme: 'Bearer' }, timeoutMs: 5000, maxBytes: 1000 },
   );
-  expect(said()).toContain('/v1/files?page=2&signature=[redacted]');
+  expect(stderrText()).toContain('/v1/files?page=2&signature=[redacted]');
 });
 
 it('opening the store sets no deadline, because a batch or a server may run for longer than a single command', async () => {

@@ -15,7 +15,7 @@ function shellWithFile(): Shell {
 
 const suggestion = (stderr: string): string => /next: (.*(?:\n {4}.*)*)/.exec(stderr)?.[1] ?? '';
 
-describe('a text that is the name of a file', () => {
+describe('text that is the name of a file', () => {
   it.each([
     ['mgw tts p.txt -o a.mp3 --dry-run', 'mgw tts --file p.txt -o a.mp3 --dry-run'],
     ['mgw tts -o a.mp3 --dry-run -- @p.txt', 'mgw tts -o a.mp3 --dry-run --file p.txt --'],

@@ -58,7 +58,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['a missing folder', 'no', 'mkdir -p '],
     ['a file', 'file/no', 'mgw doctor'],
   ])(
-    'checks the temporary folder before a submission, and names a fix if TMPDIR is %s',
+    'checks the temporary folder before a submission, and suggests a fix if TMPDIR is %s',
     async (_, name, fix) => {
       writeFileSync(join(user.cwd, 'file'), '');
       await submit('--key', 'one');
@@ -136,8 +136,8 @@ describe('jobs fetch', { concurrent: false }, () => {
 
 it('jobs fetch copies speech from a complete local file, and reports an error if that file does not exist', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
-  const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
-  expect(spoken.code, spoken.stderr).toBe(0);
+  const result = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
+  expect(result.code, result.stderr).toBe(0);
   const saved = join(speaker.cwd, 'hello.mp3');
   expect(await speaker.run(['jobs', 'fetch', '@hello'])).toMatchObject({ code: 0, stdout: `${saved}\n` });
   const copied = await speaker.run(['jobs', 'fetch', '@hello', '-o', 'out/']);
@@ -156,7 +156,7 @@ it('jobs fetch names the joined file of a piece of long speech, and does not sug
   for (const more of [[], ['-o', 'p.mp3'], ['-o', '-']]) {
     const { code, stderr } = await speaker.run(['jobs', 'fetch', '@last', ...more]);
     expect(code).toBe(9);
-    expect(stderr).toMatch(/is piece \d of a longer text.*after joining them into \S+\/s\.mp3\./);
+    expect(stderr).toMatch(/is piece \d of long text.*after joining them into \S+\/s\.mp3\./);
     expect(stderr).not.toMatch(/--new|another take/);
   }
 });

@@ -97,13 +97,13 @@ it('a job that the gateway refused causes the same exit code in each command', a
   expect(gateway.seen).toHaveLength(1);
 });
 
-it('submit exits 2 without configuration, and suggests the two commands that provide a key', async () => {
+it('submit exits with 2 without configuration, and suggests the two commands that provide a key', async () => {
   const run = await userHere().run(submit);
   expect(run.code).toBe(2);
   expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);
 });
 
-it('submit without -o exits 5 if its --key belongs to a failed job', async () => {
+it('submit without -o exits with 5 if its --key belongs to a failed job', async () => {
   gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
   expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
   const again = await user.run([...submit, '--key', 'k']);
@@ -133,7 +133,7 @@ describe('submit --on-done', () => {
     expect(JSON.parse(file('done.json').toString())).toMatchObject({ ok: false, exit_code: 2 });
   });
 
-  it('exits 2 and sends nothing if the command is empty', async () => {
+  it('exits with 2 and sends nothing if the command is empty', async () => {
     const run = await user.run([...submit, '--on-done', '']);
     expect([run.code, run.stderr]).toEqual([
       2,

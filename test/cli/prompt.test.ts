@@ -33,7 +33,7 @@ describe('readLine', () => {
   });
 
   it.each([true, false])(
-    'refuses a paste of several lines, but not empty ones; on a terminal: %j',
+    'refuses pasted text of several lines, but ignores empty lines; on a terminal: %j',
     async (isTTY) => {
       for (const [text, outcome] of [
         ['a boat\n\n', 'a boat'],
@@ -49,7 +49,7 @@ describe('readLine', () => {
     },
   );
 
-  it('exits 130 if the terminal disappears, and prints a newline after the prompt', async () => {
+  it('exits with 130 if the terminal disappears, and prints a newline after the prompt', async () => {
     const { io, stdin, shown } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');
@@ -68,7 +68,7 @@ describe('readHidden', () => {
     expect(shown()).toBe('API key: \n');
   });
 
-  it('exits 130 on Ctrl-C, and restores the terminal', async () => {
+  it('exits with 130 on Ctrl-C, and restores the terminal', async () => {
     const { io, stdin, modes } = terminal();
     const line = readHidden(io, '? ');
     stdin.write('sk-\x03');

@@ -251,7 +251,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('are saved even if other samples are invalid, and the command then exits 9', async () => {
+  it('are saved even if other samples are invalid, and the command then exits with 9', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await user.run(save);

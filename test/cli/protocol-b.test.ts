@@ -87,7 +87,7 @@ describe('submit -o', () => {
   });
 });
 
-it('an unknown field is refused if it looks like a typo, and is otherwise sent with a warning', async () => {
+it('an unknown field is refused if it looks like a typing error, and is otherwise sent with a warning', async () => {
   const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
   const refused = await user.run(slip);
   expect(refused.stderr).toContain('OutputConfig.Duraton: no such field for Video-B; did you mean');

@@ -12,12 +12,12 @@ import { buildStorm } from '../storm/build.ts';
 import { Workers } from '../storm/workers.ts';
 
 const mismatches = [
-  { field: 'duration', asked: 4, delivered: 2 },
-  { field: 'resolution', asked: '720p', delivered: '640x360' },
-  { field: 'audio', asked: true, delivered: false },
+  { field: 'duration', requested: 4, delivered: 2 },
+  { field: 'resolution', requested: '720p', delivered: '640x360' },
+  { field: 'audio', requested: true, delivered: false },
 ];
 
-it('--strict exits 9 and keeps a file that differs from its request, and repeating the command costs nothing', async () => {
+it('--strict exits with 9 and keeps a file that differs from its request, and repeating the command costs nothing', async () => {
   const stateDir = freshFolder();
   const faults = ['short-videox1', 'small-videox1', 'silent-videox1'];
   const sandbox = await startSandbox({ stateDir, paceMs: 60, faults });
@@ -75,7 +75,7 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-it('a batch reports each row whose file differs from its request, and with --strict exits 11 each time without paying again', async () => {
+it('a batch reports each row whose file differs from its request, and with --strict exits with 11 each time without paying again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
   onEnd(() => sandbox.close());
@@ -102,8 +102,8 @@ it('a batch reports each row whose file differs from its request, and with --str
     .split('\n')
     .map((line) => JSON.parse(line) as object);
   const differing = [
-    { field: 'duration', asked: 4, delivered: 2 },
-    { field: 'audio', asked: true, delivered: false },
+    { field: 'duration', requested: 4, delivered: 2 },
+    { field: 'audio', requested: true, delivered: false },
   ];
   expect(boat).toMatchObject({
     id: 'boat',

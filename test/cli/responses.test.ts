@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('is a web page: the call may have been charged, and the message says to check the base URL', async () => {
+  it('that is a web page may have been charged, and the message says to check the base URL', async () => {
     const console = await httpServer((_, response) => {
       response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Console</title>');
     });
@@ -129,7 +129,7 @@ describe('an unusual response', () => {
     });
   });
 
-  it('is charged once if it has no final event, and the command prints the received text and exits 9', async () => {
+  it('is charged once if it has no final event, and the command prints the received text and exits with 9', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -140,7 +140,7 @@ describe('an unusual response', () => {
     });
   });
 
-  it('is in the JSON document as far as it arrived if the command is interrupted', async () => {
+  it('is included in the JSON document, as far as it was received, if the command is interrupted', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write('data: {"type":"response.output_text.delta","delta":"Hello you"}\n\n');
@@ -169,7 +169,7 @@ describe('an unusual response', () => {
     }
   });
 
-  it('is printed if it reached its token limit, and the command exits 9', async () => {
+  it('is printed if it reached its token limit, and the command exits with 9', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);

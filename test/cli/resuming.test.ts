@@ -71,11 +71,11 @@ describe('a command that waits while its installation is replaced', () => {
     };
     const args = [join(installed, 'bin/mgw.js'), ...submit, '-o', 'own.mp4', ...fast];
     const child = spawn(process.execPath, args, { cwd: user.cwd, env: user.env });
-    let told = '';
-    child.stderr.on('data', (bytes: Buffer) => (told += bytes.toString()));
+    let stderr = '';
+    child.stderr.on('data', (bytes: Buffer) => (stderr += bytes.toString()));
     const [code] = (await once(child, 'close')) as [number];
-    expect(code, told).toBe(130);
-    expect(told).toMatch(/next: mgw video c fetch job_\w+ -o own\.mp4\n$/);
+    expect(code, stderr).toBe(130);
+    expect(stderr).toMatch(/next: mgw video c fetch job_\w+ -o own\.mp4\n$/);
   });
 });
 
@@ -210,10 +210,10 @@ describe('jobs export and import', () => {
     const exported = await user.run(['jobs', 'export']);
     expect(exported.stdout.trim().split('\n')).toHaveLength(3);
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
-    const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
-    expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
+    const result = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
+    expect(result.json, result.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
     const repeated = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
-    expect(repeated.json).toMatchObject({ ok: true, imported: [], existing: taken.json['imported'] });
+    expect(repeated.json).toMatchObject({ ok: true, imported: [], existing: result.json['imported'] });
     expect(repeated.stderr).toBe('Already recorded here, and therefore unchanged: 3 jobs.\n');
     // Reduces the path to the file name, because the folders differ between the machines.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
@@ -226,7 +226,7 @@ describe('jobs export and import', () => {
     expect(gateway.submissions).toHaveLength(posts);
   });
 
-  it('transfer jobs through the document of --json, whatever its layout', async () => {
+  it('transfer jobs through the document of --json, regardless of its layout', async () => {
     await user.run([...submit, '--key', 'boat']);
     await user.run([...submit, '--key', 'ship']);
     const { json, stdout } = await user.run(['jobs', 'export', '--json']);

@@ -385,12 +385,12 @@ describe('docs/sandbox.md', () => {
 
   it('contains the command that lists the faults, and only existing faults', () => {
     expect(text).toContain('mgw sandbox faults');
-    const named = [...text.matchAll(/--fault ([a-z0-9-]+?)(?:x\d+)?(?=[@\s`])/g)].map(
+    const documented = [...text.matchAll(/--fault ([a-z0-9-]+?)(?:x\d+)?(?=[@\s`])/g)].map(
       ([, name = '']) => name,
     );
-    const known: readonly string[] = allFaults.map(({ name }) => name);
-    expect(named.length).toBeGreaterThan(3);
-    expect(named.filter((name) => !known.includes(name))).toEqual([]);
+    const faultNames: readonly string[] = allFaults.map(({ name }) => name);
+    expect(documented.length).toBeGreaterThan(3);
+    expect(documented.filter((name) => !faultNames.includes(name))).toEqual([]);
   });
 
   it('lists every flag of sandbox start, and every setting', async () => {

@@ -131,15 +131,15 @@ it('a text response to mgw api cannot inject a workflow command', async () => {
 
 it('mgw prints the REF on SIGTERM while the response is pending', async () => {
   let answer = (): void => undefined;
-  const asked = new Promise<void>((resolve) => {
+  const requested = new Promise<void>((resolve) => {
     gateway.script.submit.push(({ response }) => {
       answer = () => response.end(JSON.stringify({ task_id: 'task_1', status: 'queued' }));
       resolve();
     });
   });
   const running = user.start(['video', 'c', 'submit', ...boat, '--wait']);
-  await asked;
-  const said = new Promise<string>((resolve) => {
+  await requested;
+  const firstLine = new Promise<string>((resolve) => {
     let text = '';
     running.child.stderr?.on('data', (chunk: Buffer) => {
       text += chunk.toString();
@@ -148,7 +148,7 @@ it('mgw prints the REF on SIGTERM while the response is pending', async () => {
     });
   });
   running.child.kill('SIGTERM');
-  const id = await said;
+  const id = await firstLine;
   answer();
   expect(await running.result).toMatchObject({ code: 143 });
   expect(readFileSync(join(user.cwd, 'OUTPUT'), 'utf8')).toContain(id);

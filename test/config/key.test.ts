@@ -35,13 +35,13 @@ describe('checkKey', () => {
   it('accepts only visible ASCII without quotes', () => {
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (key) => {
-        let taken = true;
+        let isAccepted = true;
         try {
           checkKey(key);
         } catch {
-          taken = false;
+          isAccepted = false;
         }
-        expect(taken).toBe(/^[\x21\x23-\x26\x28-\x5f\x61-\x7e]+$/.test(key));
+        expect(isAccepted).toBe(/^[\x21\x23-\x26\x28-\x5f\x61-\x7e]+$/.test(key));
       }),
     );
   });

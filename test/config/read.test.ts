@@ -136,11 +136,11 @@ describe('readConfig', () => {
   });
 
   it('follows a link to a valid file', async () => {
-    const kept = path.join(folder, 'dotfiles.json');
-    writeFileSync(kept, '{"profiles":{"default":{"api_key":"k"}}}', { mode: 0o600 });
-    symlinkSync(kept, file);
+    const target = path.join(folder, 'dotfiles.json');
+    writeFileSync(target, '{"profiles":{"default":{"api_key":"k"}}}', { mode: 0o600 });
+    symlinkSync(target, file);
     expect((await read()).profiles['default']).toEqual({ api_key: 'k' });
-    chmodSync(kept, 0o644);
+    chmodSync(target, 0o644);
     expect(await refusal()).toContain('other users can read it');
   });
 
@@ -169,16 +169,16 @@ describe('readConfig', () => {
     expect(await refusal()).toContain(`belongs to user 4242, and mgw runs as user 0`);
     chownSync(file, 0, 0);
     expect(await read()).toEqual({ profiles: {} });
-    const kept = path.join(folder, 'kept.json');
-    renameSync(file, kept);
-    symlinkSync(kept, file);
+    const target = path.join(folder, 'kept.json');
+    renameSync(file, target);
+    symlinkSync(target, file);
     lchownSync(file, 4242, 4242);
     expect(await refusal()).toContain('is a link that belongs to user 4242');
     const link = `${folder}-link`;
     symlinkSync(folder, link);
     lchownSync(link, 4242, 4242);
     rmSync(file);
-    renameSync(kept, file);
+    renameSync(target, file);
     await expect(readConfig({ MGW_CONFIG_DIR: link })).rejects.toThrow(
       `The config folder ${link} is a link that`,
     );

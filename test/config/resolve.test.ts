@@ -210,8 +210,8 @@ describe('the key', () => {
   it.each(['Bearer sesame', 'ses ame', '"sesame"', 'sesame\n', 'sésame'])(
     'is refused, and not printed, if it is %j',
     (key) => {
-      for (const given of [{ env: { MGW_API_KEY: key } }, { profile: { api_key: key } }]) {
-        const error = refusal(() => requireKey(resolve(given)));
+      for (const source of [{ env: { MGW_API_KEY: key } }, { profile: { api_key: key } }]) {
+        const error = refusal(() => requireKey(resolve(source)));
         expect(error).toMatchObject({ code: 'config', exitCode: 2 });
         expect(error.message).not.toMatch(/s[eé]s/);
       }

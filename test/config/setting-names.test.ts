@@ -63,7 +63,7 @@ describe('keyPath', () => {
 });
 
 describe('storedValue', () => {
-  const kept = (name: string, ...words: string[]): unknown => storedValue(keyPath(name), words, {});
+  const stored = (name: string, ...words: string[]): unknown => storedValue(keyPath(name), words, {});
 
   it('returns a value that the schema accepts for every setting', () => {
     const words: Record<string, string> = {
@@ -120,25 +120,25 @@ describe('storedValue', () => {
   it("returns a price's rates as one string, regardless of the model's name", () => {
     const name = 'prices.c.vendor-h3.1:x';
     expect(keyPath(name)).toEqual(['prices', 'c', 'vendor-h3.1:x']);
-    expect(kept(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
+    expect(stored(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
       'second=0.2; resolution=2K: second=0.4',
     );
-    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('a decimal number');
-    expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
+    expect(() => stored('prices.group_multiplier', 'abc')).toThrow('a decimal number');
+    expect(() => stored('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 
   it('converts a default to a number or boolean only if its text is preserved', () => {
     const name = 'defaults.video.a.veo-3.duration';
-    expect(kept(name, '8')).toBe(8);
-    expect(kept(name, '-1.5')).toBe(-1.5);
-    expect(kept(name, '08')).toBe('08');
-    expect(kept(name, '1.10')).toBe('1.10');
-    expect(kept(name, '1e3')).toBe('1e3');
-    expect(kept(name, '12345678901234567890')).toBe('12345678901234567890');
-    expect(kept(name, 'Infinity')).toBe('Infinity');
-    expect(kept(name, 'true')).toBe(true);
-    expect(kept(name, '720p')).toBe('720p');
-    expect(kept(name, 'a', 'b')).toEqual(['a', 'b']);
+    expect(stored(name, '8')).toBe(8);
+    expect(stored(name, '-1.5')).toBe(-1.5);
+    expect(stored(name, '08')).toBe('08');
+    expect(stored(name, '1.10')).toBe('1.10');
+    expect(stored(name, '1e3')).toBe('1e3');
+    expect(stored(name, '12345678901234567890')).toBe('12345678901234567890');
+    expect(stored(name, 'Infinity')).toBe('Infinity');
+    expect(stored(name, 'true')).toBe(true);
+    expect(stored(name, '720p')).toBe('720p');
+    expect(stored(name, 'a', 'b')).toEqual(['a', 'b']);
   });
 
   it.each([
@@ -154,7 +154,7 @@ describe('storedValue', () => {
     [['store.command', ''], /a program and its arguments/],
     [['store.command'], /a program and its arguments/],
   ])('refuses %j', ([name, ...words], why) => {
-    expect(() => kept(name ?? '', ...words)).toThrow(why);
+    expect(() => stored(name ?? '', ...words)).toThrow(why);
   });
 });
 

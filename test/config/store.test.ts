@@ -73,12 +73,12 @@ describe('changeProfile', () => {
 
   it('writes through a link without replacing it', async () => {
     mkdirSync(folder, { recursive: true });
-    const kept = path.join(root, 'dotfiles.json');
-    writeFileSync(kept, '{"profiles":{}}', { mode: 0o600 });
-    symlinkSync(kept, file);
+    const target = path.join(root, 'dotfiles.json');
+    writeFileSync(target, '{"profiles":{}}', { mode: 0o600 });
+    symlinkSync(target, file);
     await changeProfile(env, 'default', () => ({ retries: 2 }));
     expect(lstatSync(file).isSymbolicLink()).toBe(true);
-    expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual({ profiles: { default: { retries: 2 } } });
+    expect(JSON.parse(readFileSync(target, 'utf8'))).toEqual({ profiles: { default: { retries: 2 } } });
   });
 });
 

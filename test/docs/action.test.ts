@@ -105,7 +105,7 @@ describe('GitHub', () => {
     ({ validate } = (await import(file)) as typeof Service);
   });
 
-  // GitHub's parser caches a file by its path, so each text needs a different path.
+  // GitHub's parser caches a file by its path, so each version needs a different path.
   const messages = async (name: string, text: string): Promise<unknown[]> =>
     (await validate(TextDocument.create(`file:///${name}`, 'yaml', 1, text))).map(({ message }) => message);
 

@@ -21,14 +21,14 @@ it('docs/troubleshooting.md lists every error code, and every exit code except s
 it('docs/troubleshooting.md contains only existing commands', async () => {
   const { root } = createProgram([], () => Promise.resolve());
 await loadAll(root);
-  const known = new Set(allCommands(root).map((command) => pathOf(command)));
-  const named = Array.from(page.matchAll(/(?:`|^)mgw ((?:(?:video c|[a-z]+) )?[a-z]+)\b/gm), ([, path = '']) => path);
+  const commands = new Set(allCommands(root).map((command) => pathOf(command)));
+  const mentioned = Array.from(page.matchAll(/(?:`|^)mgw ((?:(?:video c|[a-z]+) )?[a-z]+)\b/gm), ([, path = '']) => path);
   const isKnown = (path: string): boolean => {
     const words = path.split(' ');
-    return words.some((_, index) => known.has(['mgw', ...words.slice(0, index + 1)].join(' ')));
+    return words.some((_, index) => commands.has(['mgw', ...words.slice(0, index + 1)].join(' ')));
   };
-  expect(named.length).toBeGreaterThan(10);
-  expect(named.filter((path) => !isKnown(path))).toEqual([]);
+  expect(mentioned.length).toBeGreaterThan(10);
+  expect(mentioned.filter((path) => !isKnown(path))).toEqual([]);
 });
 
 function pathOf(command: { name(): string; parent: unknown }): string {

@@ -125,7 +125,7 @@ export class Runners {
     values['github.action_ref'] = ref;
     values['github.action_repository'] = name.replace(/\/action$/, '');
     const unknown = Object.keys(inputs).filter((input) => !(input in action.inputs));
-    if (unknown.length > 0) throw new Error(`no such inputs: ${unknown.join()}`);
+    if (unknown.length > 0) throw new Error(`unknown inputs: ${unknown.join()}`);
     for (const input of Object.keys(action.inputs)) values[`inputs.${input}`] = inputs[input] ?? '';
     const own: Scope = { values, env: { ...env, GITHUB_ACTION_PATH: actionFolder } };
     for (const inner of action.runs.steps) await this.step(inner, own);
@@ -178,7 +178,7 @@ export class Runners {
       if (newest !== undefined) cpSync(join(caches, newest), here, { recursive: true });
     } else if (name === 'actions/checkout')
       for (const [file, source] of Object.entries(this.files)) cpSync(source, join(workspace, file));
-    else throw new Error(`an action that is not known here: ${name}`);
+    else throw new Error(`unknown action: ${name}`);
   }
 }
 
@@ -186,7 +186,7 @@ function isDue(condition: string | undefined, code: number, values: Values): boo
   if (condition === 'always()') return true;
   if (code !== 0 && condition?.startsWith('always()') !== true) return false;
   const [, name = '', operator, value] = /^(?:always\(\) && )?(\S+) ([!=]=) '(.*)'$/.exec(condition ?? '') ?? [];
-  if (condition !== undefined && operator === undefined) throw new Error(`a condition that is not known here: ${condition}`);
+  if (condition !== undefined && operator === undefined) throw new Error(`unknown condition: ${condition}`);
   return condition === undefined || (valueOf(name, values) === value) === (operator === '==');
 }
 
@@ -200,7 +200,7 @@ function fill(text: string, values: Values): string {
 
 function valueOf(name: string, values: Values): string {
   const value = values[name];
-  if (value === undefined) throw new Error(`nothing gave \${{ ${name} }}`);
+  if (value === undefined) throw new Error(`no step sets \${{ ${name} }}`);
   return value;
 }
 

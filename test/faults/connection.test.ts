@@ -24,7 +24,7 @@ describe.concurrent('a host name that fails to resolve twice', () => {
 });
 
 describe.concurrent('a program that replaces the global fetch, killed before the response', () => {
-  it('has recorded the submission before the request, so the rerun exits 7 and sends nothing', async ({
+  it('has recorded the submission before the request, so the rerun exits with 7 and sends nothing', async ({
     open,
   }) => {
     const scene = await open('c');

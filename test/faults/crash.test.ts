@@ -39,7 +39,7 @@ describe.concurrent('kill -9 before the connection is open', () => {
 });
 
 describe.concurrent('kill -9 between "sending" and the response', () => {
-  it('is followed by a rerun that exits 7 and sends nothing', async ({ open }) => {
+  it('is followed by a rerun that exits with 7 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => {
       scene.gateway.onTcp.push((socket) => {
@@ -166,7 +166,7 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('removes no job without --force: jobs rm exits 2, and suggests the command that waits', async ({
+  it('removes no job without --force: jobs rm exits with 2, and suggests the command that waits', async ({
     open,
   }) => {
     const scene = await open('c');

@@ -32,7 +32,7 @@ export interface Dialect {
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
   /** Returns the handle in a query. */
-  asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
+  queriedHandle: (seen: Pick<Seen, 'path' | 'body'>) => string;
   accepted: (handle: string) => object;
   running: (handle: string) => object;
   succeeded: (handle: string, url: string) => object;
@@ -70,7 +70,7 @@ const a: Dialect = {
     return path.startsWith('/files/') ? 'content' : 'other';
   },
   handle: (number) => `models/video-a/operations/op-${String(number).padStart(4, '0')}`,
-  asked: ({ path }) => decodeURIComponent(path.slice('/v1beta/'.length)),
+  queriedHandle: ({ path }) => decodeURIComponent(path.slice('/v1beta/'.length)),
   accepted: (name) => ({ name, done: false }),
   running: (name) => ({ name, done: false }),
   succeeded: (name, uri) => ({ name, done: true, ...generated([{ uri }]) }),
@@ -104,7 +104,7 @@ const b: Dialect = {
   },
   // The handle has too many digits for a JavaScript number.
   handle: (number) => `12000000000000000${String(number).padStart(3, '0')}`,
-  asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
+  queriedHandle: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
   accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),
   running: (handle) => detail(handle, 'PROCESSING', {}),
   succeeded: (handle, FileUrl) =>
@@ -124,7 +124,7 @@ const c: Dialect = {
     return /^\/v1\/(videos|video\/generations)\/[^/]+$/.test(path) ? 'query' : 'other';
   },
   handle: (number) => `task_${String(number).padStart(4, '0')}`,
-  asked: ({ path }) => decodeURIComponent(path.split('/').pop() ?? ''),
+  queriedHandle: ({ path }) => decodeURIComponent(path.split('/').pop() ?? ''),
   accepted: (task_id) => ({ id: task_id, task_id, object: 'video', status: 'queued', progress: 0 }),
   running: (task_id) => ({ task_id, status: 'in_progress' }),
   succeeded: (task_id) => ({ task_id, status: 'completed' }),
@@ -137,7 +137,7 @@ const c: Dialect = {
 
 // A speech call has no handle except the service's log id, and cannot be queried afterwards.
 const none = (): never => {
-  throw new Error('speech is not asked for');
+  throw new Error('a speech task cannot be queried');
 };
 
 const tts: Dialect = {
@@ -148,7 +148,7 @@ const tts: Dialect = {
   stepOf: ({ method, path }) =>
     method === 'POST' && path === '/api/v3/tts/unidirectional' ? 'submit' : 'other',
   handle: (number) => `log-${String(number).padStart(4, '0')}`,
-  asked: none,
+  queriedHandle: none,
   accepted: none,
   running: none,
   succeeded: none,

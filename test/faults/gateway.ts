@@ -139,7 +139,7 @@ export class FaultGateway {
   }
 
   #show(call: Call): void {
-    const handle = this.dialect.asked(call);
+    const handle = this.dialect.queriedHandle(call);
     const isKnown = this.created.includes(handle);
     reply(call.response, isKnown ? { body: this.shown(handle) } : this.dialect.missing);
   }

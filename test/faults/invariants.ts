@@ -106,8 +106,8 @@ function textsIn(folder: string): string[][] {
 }
 
 /**
- * Returns the encoding in which a text contains the key or any 12 consecutive characters of it, or undefined if
- * the text contains neither.
+ * Returns the encoding in which the text contains the key or any 12 consecutive characters of it; undefined if the text
+ * contains neither.
  */
 export function findKey(text: string, key: string): string | undefined {
   if (text === '') return undefined;

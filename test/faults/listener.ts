@@ -40,8 +40,8 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const server = createTcp((socket) => {
     socket.on('error', () => undefined);
     connections.push(socket);
-    const taken = onTcp.shift()?.(socket) ?? false;
-    if (!taken) (secure ?? http).emit('connection', socket);
+    const isHandled = onTcp.shift()?.(socket) ?? false;
+    if (!isHandled) (secure ?? http).emit('connection', socket);
   });
   const start = (port: number): Promise<void> =>
     new Promise((resolve, reject) => {

@@ -118,8 +118,8 @@ describe.concurrent('an expired URL', () => {
     const scene = await open('b');
     scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
     await expectSaved(scene);
-    const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
-    expect(new Set(asked).size).toBe(2);
+    const paths = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
+    expect(new Set(paths).size).toBe(2);
   });
 
   it('leads to exit 9 if it occurs in every response, and the job remains succeeded', async ({ open }) => {
@@ -132,8 +132,8 @@ describe.concurrent('an expired URL', () => {
   });
 });
 
-describe.concurrent('a redirect of the result', () => {
-  it('is followed without the key if it leads to another site', async ({ open }) => {
+describe.concurrent('a redirected result', () => {
+  it('is requested without the key if it is at another site', async ({ open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
@@ -149,7 +149,7 @@ describe.concurrent('the uri of Protocol A', () => {
     scene.gateway.polls = 0;
     scene.gateway.always.query = (call) =>
       reply(call.response, {
-        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), `${origin}/film`),
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.queriedHandle(call), `${origin}/film`),
       });
   };
 
@@ -199,7 +199,7 @@ describe.concurrent('a slow download', () => {
     const video = film(40_000);
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
-    let got = 0;
+    let receivedBytes = 0;
     scene.gateway.script.content.push(async (call) => {
       const { etag = '' } = scene.gateway.served;
       call.socket.write(
@@ -211,8 +211,8 @@ describe.concurrent('a slow download', () => {
       await until(() => (clock.advance(1000), clock.now() - before >= 61_000));
     });
     const { job } = await scene.here(scene.gateway.dialect.command);
-    await save(job, (bytes) => (got = bytes));
-    expect(got).toBe(video.length);
+    await save(job, (bytes) => (receivedBytes = bytes));
+    expect(receivedBytes).toBe(video.length);
     expect(saved(scene).equals(video)).toBe(true);
     expect(scene.gateway.seen.filter(({ step }) => step === 'content')).toHaveLength(2);
     await scene.expectInvariants(1);
@@ -221,7 +221,7 @@ describe.concurrent('a slow download', () => {
 
 describe.concurrent('kill -9 during the download', () => {
   // `npm run storm -- --power-cut` tries every disk operation.
-  it('leaves the output absent, and the rerun exits 0', async ({ open }) => {
+  it('leaves the output absent, and the rerun exits with 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
     const running = scene.start(scene.command());
@@ -242,7 +242,7 @@ describe.concurrent('kill -9 during the download', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('leads to exit 10, the .part file is kept, and a rerun exits 0 once space is available', async ({
+  it('leads to exit 10, the .part file is kept, and a rerun exits with 0 once space is available', async ({
     open,
   }) => {
     const video = film(600_000);
@@ -290,7 +290,7 @@ describe.concurrent('two processes that fetch one job', () => {
 describe.concurrent('a video inside the response of Protocol A', () => {
   const inline = (scene: Scene, encoded: string): void => {
     scene.gateway.always.query = (call) => {
-      const name = JSON.stringify(scene.gateway.dialect.asked(call));
+      const name = JSON.stringify(scene.gateway.dialect.queriedHandle(call));
       const sample = `{"video":{"encodedVideo":"${encoded}","encoding":"video/mp4"}}`;
       const body = `{"name":${name},"done":true,"response":{"generateVideoResponse":{"generatedSamples":[${sample}]}}}`;
       reply(call.response, { body });
@@ -299,7 +299,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
   const video = film(3000);
   const encoded = video.toString('base64');
 
-  it('is not saved if its Base64 is invalid, and the command exits 9', async ({ open }) => {
+  it('is not saved if its Base64 is invalid, and the command exits with 9', async ({ open }) => {
     const scene = await open('a', { video });
     inline(scene, `${encoded.slice(0, 100)}*${encoded.slice(101)}`);
     await expectUnpublished(scene, 9);
@@ -318,7 +318,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     const encodedPiece = piece.toString('base64');
     const scene = await open('a', { video: Buffer.concat(Array.from({ length: pieces }, () => piece)) });
     scene.gateway.script.query.push(async ({ gateway, response, path }) => {
-      const name = gateway.dialect.asked({ path, body: '' });
+      const name = gateway.dialect.queriedHandle({ path, body: '' });
       const operation = JSON.stringify({ name, done: true, response: { generateVideoResponse: {} } });
       response.write(`${operation.slice(0, -3)}"generatedSamples":[{"video":{"encodedVideo":"`);
       for (let count = 0; count < pieces; count += 1)
@@ -344,7 +344,7 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
     const address = `http://[::ffff:127.0.0.1]:${stranger.port}/film`;
     scene.gateway.always.query = (call) =>
       reply(call.response, {
-        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.asked(call), address),
+        body: scene.gateway.dialect.succeeded(scene.gateway.dialect.queriedHandle(call), address),
       });
     await expectUnpublished(scene, 9);
     expect(stranger.connections).toHaveLength(0);

@@ -78,7 +78,7 @@ export class Scene {
     return { child, result: result.then((ended) => (this.runs.push(ended), ended)) };
   }
 
-  /** Runs a command line with --json in this process, for further cases of a row. Returns the document. */
+  /** Runs a command line with --json in this process, for additional cases of a row. Returns the document. */
   async here(args: string[], options: InsideOptions = {}): Promise<CliJson> {
     return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }

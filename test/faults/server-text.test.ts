@@ -19,7 +19,7 @@ interface Mutation {
 const changes: Record<string, Json | undefined> = {
   removed: undefined,
   null: null,
-  'a text': 'text',
+  text: 'text',
   'a number': 7,
   'a list': [1],
 };
@@ -91,11 +91,11 @@ describe.concurrent('a speech frame with a field removed, set to null or of anot
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // The command may succeed, because a frame may have no audio (specification 2.6), and a text may happen to be
-      // valid Base64.
-      const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
+      // The command may succeed, because a frame may have no audio (specification 2.6), and text may happen to be valid
+      // Base64.
+      const received = change === 'text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
-      const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
+      const expected = path === 'data' ? Buffer.concat([kept, received]) : audio;
       expect(readFileSync(out).equals(expected), what).toBe(true);
       expect(path, what).not.toBe('code');
     });
@@ -116,16 +116,16 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails if the text contains control characters that a terminal would execute, or is longer than `most` characters. */
-function expectHarmless(text: string, most: number): void {
+/** Fails if the text contains control characters that a terminal would execute, or is longer than `max` characters. */
+function expectHarmless(text: string, max: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,
   );
-  expect(text.length).toBeLessThan(most);
+  expect(text.length).toBeLessThan(max);
 }
 
 describe.concurrent('control characters in messages of a megabyte', () => {
-  // test/security/text.test.ts tests shorter texts in all fields of all commands.
+  // test/security/text.test.ts tests shorter text in all fields of all commands.
   const places: [string, ProtocolName, (scene: Scene) => void][] = [
     [
       'a refused submission',
@@ -142,7 +142,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
       ({ gateway }) =>
         (gateway.always.query = (call) => {
           const task = { ErrCode: 7, ErrCodeExt: evil, Message: long };
-          reply(call.response, { body: detail(call.gateway.dialect.asked(call), 'FINISH', task) });
+          reply(call.response, { body: detail(call.gateway.dialect.queriedHandle(call), 'FINISH', task) });
         }),
     ],
     [
@@ -168,14 +168,14 @@ describe.concurrent('control characters in messages of a megabyte', () => {
 });
 
 describe.concurrent('the API key, quoted by the gateway', () => {
-  const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+  const message = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
   // test/security/key.test.ts tests all fields of all commands.
   const places: [string, (scene: Scene) => void][] = [
     [
       'in a failed task',
       ({ gateway }) =>
         (gateway.always.query = (call) =>
-          reply(call.response, { body: { status: 'failed', error: { message: told, code: told } } })),
+          reply(call.response, { body: { status: 'failed', error: { message, code: message } } })),
     ],
     [
       'in a redirect URL',
@@ -206,7 +206,7 @@ describe.concurrent('__proto__ in responses', () => {
       reply(call.response, { body: poisoned(JSON.parse(gateway.accept()) as object) }),
     );
     gateway.always.query = (call) =>
-      reply(call.response, { body: poisoned(gateway.shown(gateway.dialect.asked(call))) });
+      reply(call.response, { body: poisoned(gateway.shown(gateway.dialect.queriedHandle(call))) });
     gateway.polls = 2;
     const json = await scene.here(scene.command('--key', 'boat'));
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0 });

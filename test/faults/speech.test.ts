@@ -174,7 +174,7 @@ async function textOf(readable: NodeJS.ReadableStream): Promise<string> {
 }
 
 describe.concurrent('kill -9 during a stream', () => {
-  it('leaves no output, and the rerun exits 9 and sends nothing', async ({ open }) => {
+  it('leaves no output, and the rerun exits with 9 and sends nothing', async ({ open }) => {
     const scene = await opened(open);
     const part = `${scene.out}.part`;
     const running = scene.start(scene.command());
@@ -191,7 +191,7 @@ describe.concurrent('kill -9 during a stream', () => {
 });
 
 describe.concurrent('speech over a failing connection', () => {
-  it('leads to exit 6 if the connection is always refused, and the rerun exits 0', async ({ open }) => {
+  it('leads to exit 6 if the connection is always refused, and the rerun exits with 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');

@@ -179,7 +179,7 @@ describe.concurrent('a server error after the task was created', () => {
   });
 });
 
-describe.concurrent('a 503 of a proxy after the task was created', () => {
+describe.concurrent('a 503 from a proxy after the task was created', () => {
   it('leads to exit 7 and one creation, even after the rerun', async ({ open }) => {
     const scene = await open('c');
     const html = { 'content-type': 'text/html' };
@@ -225,9 +225,8 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     await expectAccepted(scene);
     const times = scene.gateway.submissions.map(({ at }) => at);
     expect(times).toHaveLength(4);
-    const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
-    for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+    const min = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
+    for (const [index, at] of times.slice(1).entries()) expect(at - (times[index] ?? 0)).toBeGreaterThan(min);
   });
 });
 
@@ -377,8 +376,8 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
     const run = await scene.submit();
     expect(run.json, shown(run)).toMatchObject({ exit_code: 9, error: { charged: 'yes' } });
     await scene.expectRerun(9);
-    const asked = scene.gateway.seen.filter(({ path }) => path !== '/v1/models');
-    expect(asked).toHaveLength(1);
+    const requests = scene.gateway.seen.filter(({ path }) => path !== '/v1/models');
+    expect(requests).toHaveLength(1);
     await scene.expectInvariants(1);
   });
 });
@@ -421,10 +420,8 @@ describe.concurrent('a different body under the same --key', () => {
 describe.concurrent('the API key in a response', () => {
   it('is redacted in the record and in the output', async ({ open }) => {
     const scene = await open('c');
-    const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
-    scene.gateway.script.submit.push(
-      created({ status: 500, body: JSON.stringify({ error: { message: told } }) }),
-    );
+    const message = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
+    scene.gateway.script.submit.push(created({ status: 500, body: JSON.stringify({ error: { message } }) }));
     await expectUnknown(scene, '-v');
   });
 });

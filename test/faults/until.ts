@@ -11,12 +11,12 @@ export async function until(holds: () => boolean): Promise<void> {
  * @throws Error if the run ends before that
  */
 export function says({ child, result }: Running, text: string, times = 1): Promise<void> {
-  let said = '';
+  let output = '';
   return new Promise((resolve, reject) => {
     child.stderr?.on('data', (chunk: Buffer) => {
-      said += chunk.toString();
-      if (said.split(text).length > times) resolve();
+      output += chunk.toString();
+      if (output.split(text).length > times) resolve();
     });
-    void result.then(() => reject(new Error(`it ended and said no "${text}" but: ${said}`)));
+    void result.then(() => reject(new Error(`it ended without printing "${text}": ${output}`)));
   });
 }

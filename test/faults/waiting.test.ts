@@ -10,7 +10,7 @@ import { fast, it, shown, type Scene } from './scene.ts';
 const task =
   (bodyOf: (handle: string, call: Call) => unknown): Answer =>
   (call) =>
-    reply(call.response, { body: bodyOf(call.gateway.dialect.asked(call), call) });
+    reply(call.response, { body: bodyOf(call.gateway.dialect.queriedHandle(call), call) });
 
 const troubles: Record<string, Answer> = {
   429: { status: 429 },
@@ -181,21 +181,21 @@ describe.concurrent('a status that reverts after success', () => {
 });
 
 describe.concurrent('kill -9 four times at random', () => {
-  it('is followed by a rerun that exits 0 after one creation', async ({ open }) => {
+  it('is followed by a rerun that exits with 0 after one creation', async ({ open }) => {
     const scene = await open('c');
-    let left = 1;
+    let remaining = 1;
     let kill = (): unknown => undefined;
     scene.gateway.always.query = (call) => {
-      left -= 1;
-      if (left === 0) return kill();
-      reply(call.response, { body: dialects.c.running(dialects.c.asked(call)) });
+      remaining -= 1;
+      if (remaining === 0) return kill();
+      reply(call.response, { body: dialects.c.running(dialects.c.queriedHandle(call)) });
     };
     const random = seededRandom(10);
     for (let times = 0; times < 4; times += 1) {
       const running = scene.start(scene.command());
       kill = () => running.child.kill('SIGKILL');
       expect((await running.result).code).toBe(137);
-      left = 1 + Math.floor(random() * 3);
+      remaining = 1 + Math.floor(random() * 3);
     }
     delete scene.gateway.always.query;
     await scene.expectRerun(0);

@@ -74,29 +74,29 @@ describe('an output lock', () => {
   it('is acquired by one process at a time if many processes find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
-    let held = 0;
-    let most = 0;
+    let holderCount = 0;
+    let max = 0;
     await Promise.all(
       pids.map(async (pid) => {
         const lock = await ctx.lock(as(pid, ...pids));
-        most = Math.max(most, (held += 1));
+        max = Math.max(max, (holderCount += 1));
         await new Promise((resolve) => setImmediate(resolve));
-        held -= 1;
+        holderCount -= 1;
         lock.release();
       }),
     );
-    expect(most).toBe(1);
+    expect(max).toBe(1);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
   it('requires a new temporary file if its holder lost the lease, because the holder may resume with the old file open', async () => {
     const own = claimantOf(1);
     const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
-    const left = await filled(first);
+    const leftover = await filled(first);
     const second = await ctx.lock(as(2));
     const { path, isNew } = await opened(second);
-    expect([isNew, path === left, second.metadata.durable]).toEqual([true, false, undefined]);
-    expect(existsSync(left)).toBe(false);
+    expect([isNew, path === leftover, second.metadata.durable]).toEqual([true, false, undefined]);
+    expect(existsSync(leftover)).toBe(false);
   });
 
   it('can be acquired after its holder died at any step', async () => {

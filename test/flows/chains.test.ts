@@ -85,7 +85,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect([pixels(second ?? video, 'null'), pixels(third ?? video, 'reverse')]).toEqual([end, first]);
   });
 
-  test('is taken from a new download if the video file is missing, and the command exits 9 if the gateway has lost the video too', async () => {
+  test('is taken from a new download if the video file is missing, and the command exits with 9 if the gateway has lost the video too', async () => {
     const { user, images, state } = await scene();
     await user.run([...intro, 'intro.mp4']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];

@@ -105,17 +105,17 @@ describe('an object in the store', () => {
   ])('is checked for Protocol B as the type that its extension implies: .%s is %s', async (ending, mime) => {
     const body = { FileInfos: [{ Type: 'Url', Url: nameOf(ending) }] };
     const names = new Map([[nameOf(ending), '']]);
-    const asked: string[] = [];
+    const calls: string[] = [];
     const store = (type: string): Store =>
       ({
-        describe: (name: string) => Promise.resolve({ mime: type, bytes: asked.push(name) }),
+        describe: (name: string) => Promise.resolve({ mime: type, bytes: calls.push(name) }),
       }) as Partial<Store> as Store;
     expect(await messageOf(checkUploads(sessionOf(), b, body, store(mime), names))).toBeUndefined();
     const [kind = ''] = mime.split('/');
     expect(await messageOf(checkUploads(sessionOf(), b, body, store('text/html'), names))).toMatch(
       new RegExp(`^${kind} sha256`),
     );
-    expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
+    expect(calls).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
   it('is reported with the flag and the path of the file', async () => {

@@ -139,8 +139,8 @@ describe('the model list', () => {
       fetched.push(use);
       return Promise.resolve(listed);
     };
-    const given = { flags: boat, ...parts };
-    const made = composeVideo(session, protocol, given, listing).then(({ video }) => ({
+    const request = { flags: boat, ...parts };
+    const made = composeVideo(session, protocol, request, listing).then(({ video }) => ({
       body: video.body,
       advice: video.advice,
       error: '',
@@ -219,8 +219,8 @@ it('an error quotes an unlisted model from the command line, but not from a file
   const messageFor = (parts: BodyParts): Promise<string> =>
     composeVideo(sessionIn(freshFolder()), b, parts, () => Promise.resolve([])).then(() => '', messageOf);
   const model = 'Video-X';
-  const given = await messageFor({ flags: { model }, body: { Prompt: 'a boat' }, fromFiles: ['body'] });
-  expect(given).toMatch(/^--model \(ModelName\): Video-X is not allowed/);
+  const message = await messageFor({ flags: { model }, body: { Prompt: 'a boat' }, fromFiles: ['body'] });
+  expect(message).toMatch(/^--model \(ModelName\): Video-X is not allowed/);
   const wrong = { OutputConfig: { Duration: 'long' }, ModelVersion: '2.0' };
   const judged = await messageFor({ flags: { model }, body: wrong, fromFiles: ['body'] });
   expect(judged).toContain(' for Video-X; ');
@@ -241,8 +241,8 @@ describe("the note about a model's defaults", () => {
 
 describe('the message about an invalid value', () => {
   const messageFor = async (parts: Partial<BodyParts>): Promise<string> => {
-    const given = { flags: { model: 'vendor-h3-mini', prompt: 'a boat' }, ...parts };
-    const composed = composeVideo(sessionIn(freshFolder()), c, given, () => Promise.resolve(undefined));
+    const request = { flags: { model: 'vendor-h3-mini', prompt: 'a boat' }, ...parts };
+    const composed = composeVideo(sessionIn(freshFolder()), c, request, () => Promise.resolve(undefined));
     return composed.then(
       () => '',
       (error: unknown) => messageOf(error),

@@ -13,7 +13,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const owner = deadOwner();
 const { fingerprint } = prepared as { fingerprint: string };
-const [gone, next] = [newJobId(now), newJobId(now + 1)];
+const [removedId, nextId] = [newJobId(now), newJobId(now + 1)];
 const sending: JobEvent = { type: 'sending', attempt: 1, owner };
 
 async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
@@ -38,18 +38,18 @@ async function copyJobs(from: Ledger, to: Ledger, keepKeys = false): Promise<num
 /** Adds a job whose key previously belonged to a removed job. */
 async function fill(ledger: Ledger): Promise<void> {
   const holder = (job: string): string => holderText({ job, fingerprint, owner });
-  await ledger.claim('key.boat', holder(gone));
-  await ledger.create(gone, [{ ...prepared, key: 'boat' }]);
-  await ledger.remove(gone);
-  await ledger.claim(names.after(gone), holder(next));
-  await ledger.create(next, [{ ...prepared, key: 'boat' }, sending, accepted]);
-  await ledger.claim(names.attempt(next, 1), JSON.stringify(owner));
-  await ledger.confirm(names.attempt(next, 1));
-  await ledger.claim(names.attempt(next, 2), JSON.stringify(owner));
+  await ledger.claim('key.boat', holder(removedId));
+  await ledger.create(removedId, [{ ...prepared, key: 'boat' }]);
+  await ledger.remove(removedId);
+  await ledger.claim(names.after(removedId), holder(nextId));
+  await ledger.create(nextId, [{ ...prepared, key: 'boat' }, sending, accepted]);
+  await ledger.claim(names.attempt(nextId, 1), JSON.stringify(owner));
+  await ledger.confirm(names.attempt(nextId, 1));
+  await ledger.claim(names.attempt(nextId, 2), JSON.stringify(owner));
 }
 
 function confirmations(ledger: Ledger): Promise<boolean[]> {
-  return Promise.all([1, 2].map((attempt) => ledger.isConfirmed(names.attempt(next, attempt))));
+  return Promise.all([1, 2].map((attempt) => ledger.isConfirmed(names.attempt(nextId, attempt))));
 }
 
 it('every claim is copied with its confirmation, and a removed job remains removed', async () => {
@@ -57,12 +57,17 @@ it('every claim is copied with its confirmation, and a removed job remains remov
   await fill(from);
   for (const copied of [1, 0]) {
     expect(await copyJobs(from, to)).toBe(copied);
-    for (const name of ['key.boat', names.after(gone), names.attempt(next, 1), names.attempt(next, 2)])
+    for (const name of [
+      'key.boat',
+      names.after(removedId),
+      names.attempt(nextId, 1),
+      names.attempt(nextId, 2),
+    ])
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }
-  expect([await to.claimState(gone), await to.claimState(next)]).toEqual(['removed', 'exists']);
-  expect(await to.create(gone, [prepared])).toBe(false);
+  expect([await to.claimState(removedId), await to.claimState(nextId)]).toEqual(['removed', 'exists']);
+  expect(await to.create(removedId, [prepared])).toBe(false);
 });
 
 it('a claim whose copy was interrupted before its confirmation is confirmed by the next copy', async () => {
@@ -81,7 +86,7 @@ it.each([1, 2])(
   async (attempt) => {
     const [from, to] = await ledgers();
     await fill(from);
-    await to.claim(names.attempt(next, attempt), 'of another process');
+    await to.claim(names.attempt(nextId, attempt), 'of another process');
     await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
     expect(await confirmations(to)).toEqual([false, false]);
   },
@@ -90,9 +95,9 @@ it.each([1, 2])(
 it('a job that is removed during the copy is not copied', async () => {
   const [from, to] = await ledgers();
   await fill(from);
-  const before = { ...from, ids: () => Promise.resolve([next, newJobId(now - 1)]) };
+  const before = { ...from, ids: () => Promise.resolve([nextId, newJobId(now - 1)]) };
   expect(await copyJobs(before, to)).toBe(1);
-  expect(await to.ids()).toEqual([next]);
+  expect(await to.ids()).toEqual([nextId]);
 });
 
 it('a claim that belongs to another job in the target is a conflict', async () => {
@@ -141,28 +146,28 @@ it('a key that belongs to another job in the target is refused before anything i
   const [from, to] = await ledgers();
   const other = newJobId(now - 5);
   await command(from, newJobId(now - 9));
-  await command(from, next, 'boat');
+  await command(from, nextId, 'boat');
   await command(to, other, 'boat');
   await expect(copyJobs(from, to)).rejects.toMatchObject({
     code: 'conflict',
     exitCode: 2,
-    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, each key stays with the job that it has in two. The copied job can then be found only by its id.`,
+    message: `1 key would name two jobs: boat names ${nextId} in one, and ${other} in two. Nothing was copied. With --keep-keys, each key stays with the job that it has in two. The copied job can then be found only by its id.`,
     next: ['mgw', 'state', 'copy', '--keep-keys'],
   });
   expect(await to.ids()).toEqual([other]);
   expect(await copyJobs(from, to, true)).toBe(2);
-  expect(await chain(to, 'boat')).toEqual([other, next]);
+  expect(await chain(to, 'boat')).toEqual([other, nextId]);
   expect(await copyJobs(from, to)).toBe(0);
 });
 
 it('the jobs of one command in two folders are chained in the target, even after a job that was never created', async () => {
   const [from, to] = await ledgers();
   const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
-  await command(from, next);
+  await command(from, nextId);
   await command(to, own);
   await claimFor(to, names.after(own), unmade);
   for (const copied of [1, 0]) expect(await copyJobs(from, to)).toBe(copied);
-  expect(await chain(to)).toEqual([own, unmade, next]);
+  expect(await chain(to)).toEqual([own, unmade, nextId]);
   expect(await to.claimState(unmade)).toBe('removed');
 });
 
@@ -171,9 +176,9 @@ it('a job that was never created is not copied, but a later job of its command i
   const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
   await command(from, own);
   await claimFor(from, names.after(own), unmade);
-  await command(from, next, undefined, unmade);
+  await command(from, nextId, undefined, unmade);
   expect(await copyJobs(from, to)).toBe(2);
-  expect(await chain(to)).toEqual([own, next]);
+  expect(await chain(to)).toEqual([own, nextId]);
 });
 
 it('a lost job that may have been paid for remains lost', async () => {
@@ -181,24 +186,24 @@ it('a lost job that may have been paid for remains lost', async () => {
   const lost = newJobId(now - 5);
   await claimFor(from, names.first(prepared), lost);
   await from.claim(names.attempt(lost, 1), JSON.stringify(owner));
-  await command(from, next, undefined, lost);
+  await command(from, nextId, undefined, lost);
   await copyJobs(from, to);
-  expect([await chain(to), await to.claimState(lost)]).toEqual([[lost, next], 'lost']);
+  expect([await chain(to), await to.claimState(lost)]).toEqual([[lost, nextId], 'lost']);
 });
 
 it('a job can be copied even if the name of its command is damaged in the target', async () => {
   const [from, to] = await ledgers();
-  await command(from, next);
+  await command(from, nextId);
   await to.claim(names.first(prepared), 'damaged');
   expect(await copyJobs(from, to)).toBe(1);
-  expect(await chain(to)).toEqual([next]);
+  expect(await chain(to)).toEqual([nextId]);
 });
 
 it('a key is a conflict only if its first existing job in the target differs; jobs that were never created are ignored', async () => {
   const [from, to] = await ledgers();
   const [first, other, unmade] = [newJobId(now - 5), newJobId(now - 4), newJobId(now - 3)];
   await command(from, first, 'boat');
-  await command(from, next, 'boat', first);
+  await command(from, nextId, 'boat', first);
   await claimFor(to, 'key.boat', unmade);
   expect(await copyJobs(from, to)).toBe(2);
   const [, third] = await ledgers();
@@ -211,30 +216,30 @@ it('a key is a conflict only if its first existing job in the target differs; jo
 it('a job that was removed from the target does not keep its key', async () => {
   const [from, to] = await ledgers();
   const other = newJobId(now + 5);
-  await command(from, next, 'boat');
+  await command(from, nextId, 'boat');
   await copyJobs(from, to);
-  await to.remove(next);
-  await command(to, other, 'boat', next);
+  await to.remove(nextId);
+  await command(to, other, 'boat', nextId);
   expect(await copyJobs(from, to)).toBe(0);
   expect(await to.ids()).toEqual([other]);
 });
 
 it('a job that is lost in the target is copied again with its key', async () => {
   const [from, to] = await ledgers();
-  await command(from, next, 'boat');
-  await claimFor(to, 'key.boat', next);
-  await to.claim(names.attempt(next, 1), JSON.stringify(owner));
-  expect(await to.claimState(next)).toBe('lost');
+  await command(from, nextId, 'boat');
+  await claimFor(to, 'key.boat', nextId);
+  await to.claim(names.attempt(nextId, 1), JSON.stringify(owner));
+  expect(await to.claimState(nextId)).toBe('lost');
   expect(await copyJobs(from, to)).toBe(1);
 });
 
 it('a job in doubt whose record has lost the event of its attempt remains in doubt', async () => {
   const [from, to] = await ledgers();
-  await from.create(next, [prepared]);
-  await from.claim(names.attempt(next, 1), JSON.stringify(owner));
-  await from.confirm(names.attempt(next, 1));
+  await from.create(nextId, [prepared]);
+  await from.claim(names.attempt(nextId, 1), JSON.stringify(owner));
+  await from.confirm(names.attempt(nextId, 1));
   expect([await copyJobs(from, to), await copyJobs(from, to)]).toEqual([1, 0]);
-  expect(await to.read(next)).toMatchObject({ state: 'unknown' });
+  expect(await to.read(nextId)).toMatchObject({ state: 'unknown' });
 });
 
 it('a lost job in the target does not look removed after the copy, because the job may have been paid for', async () => {
@@ -242,30 +247,30 @@ it('a lost job in the target does not look removed after the copy, because the j
   const lost = newJobId(now - 5);
   await claimFor(to, names.first(prepared), lost);
   await to.claim(names.attempt(lost, 1), JSON.stringify(owner));
-  await from.create(next, [prepared, sending, accepted]);
+  await from.create(nextId, [prepared, sending, accepted]);
   expect(await copyJobs(from, to)).toBe(1);
-  expect([await to.claimState(lost), await to.claimState(next)]).toEqual(['lost', 'exists']);
-  expect(await chain(to)).toEqual([lost, next]);
+  expect([await to.claimState(lost), await to.claimState(nextId)]).toEqual(['lost', 'exists']);
+  expect(await chain(to)).toEqual([lost, nextId]);
 });
 
 it('nothing is copied while a process works on a job', async () => {
   const [from, to] = await ledgers();
   const began: JobEvent = { type: 'began', run: 'r', owner: currentOwner(), command: 'submit', ask: 'file' };
-  await from.create(gone, [prepared]);
-  await from.create(next, [prepared, began]);
+  await from.create(removedId, [prepared]);
+  await from.create(nextId, [prepared, began]);
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
   expect(await to.ids()).toEqual([]);
-  await from.append(next, { type: 'detached', run: 'r', exit_code: 0 });
+  await from.append(nextId, { type: 'detached', run: 'r', exit_code: 0 });
   expect(await copyJobs(from, to)).toBe(2);
 });
 
 it('a job that was changed in both ledgers is a conflict, but not if only the target has newer events', async () => {
   const [from, to] = await ledgers();
-  await from.create(next, [prepared]);
+  await from.create(nextId, [prepared]);
   await copyJobs(from, to);
-  await to.append(next, accepted);
+  await to.append(nextId, accepted);
   expect(await copyJobs(from, to)).toBe(0);
-  await from.append(next, { type: 'accepted', handle: 'another' });
-  const show = ['mgw', 'jobs', 'show', next];
+  await from.append(nextId, { type: 'accepted', handle: 'another' });
+  const show = ['mgw', 'jobs', 'show', nextId];
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict', exitCode: 2, next: show });
 });

@@ -32,14 +32,14 @@ describe('a job whose record is unreadable', () => {
   it('is listed with an unknown protocol, is refused by commands that need the task, and can be removed with --force', async () => {
     expect((await mgw('jobs', 'show', id)).json.job).toMatchObject({ protocol: 'unknown', state: 'unknown' });
     expect((await mgw('jobs', 'ls')).json['jobs']).toMatchObject([{ id, protocol: 'unknown' }]);
-    const asked = gateway.seen.length;
+    const requestCount = gateway.seen.length;
     for (const verb of ['wait', 'fetch']) {
       const { code, json } = await mgw('jobs', verb, id);
       expect(code).toBe(2);
       expect(JSON.stringify(json)).toContain(`mgw video PROTOCOL fetch ${id}`);
       expect(JSON.stringify(json)).toContain(`"next":["mgw","jobs","show","${id}"]`);
     }
-    expect(gateway.seen).toHaveLength(asked);
+    expect(gateway.seen).toHaveLength(requestCount);
     expect((await mgw('jobs', 'rm', id, '--force')).code).toBe(0);
     expect((await mgw('jobs', 'show', id)).code).toBe(2);
   });

@@ -25,8 +25,8 @@ interface Ran {
   error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
   /** The calls of the caller's callbacks, in order. */
-  told: string[];
-  asked: number;
+  notes: string[];
+  callCount: number;
   job: Job;
 }
 
@@ -44,7 +44,7 @@ async function run(
     isUploading = false,
   } = {},
 ): Promise<Ran> {
-  const { client, asked } = countingClient();
+  const { client, callCount } = countingClient();
   const refused = new Error('no handle');
   const protocol: Protocol = {
     ...{ ...c, readQuery: () => verdict },
@@ -78,12 +78,12 @@ async function run(
     const otherProcess = { ...deps, lease: leaseOf(currentOwner()) };
     await lockOutput(await localPath(job.id, deps), otherProcess, request);
   }
-  const told: string[] = [];
+  const notes: string[] = [];
   const hooks = {
     isResumed,
-    onAccepted: (_: Job, resumed: boolean) => void told.push(`accepted ${resumed}`),
-    onUpdate: (last: Job) => void told.push(last.state),
-    onEnd: () => void told.push('end'),
+    onAccepted: (_: Job, resumed: boolean) => void notes.push(`accepted ${resumed}`),
+    onUpdate: (last: Job) => void notes.push(last.state),
+    onEnd: () => void notes.push('end'),
   };
   const options: DeliveryOptions = {
     ask: 'finish',
@@ -92,9 +92,9 @@ async function run(
     ...wanted,
   };
   try {
-    return { files: await deliver(job, protocol, options, deps, hooks), told, asked: asked(), job };
+    return { files: await deliver(job, protocol, options, deps, hooks), notes, callCount: callCount(), job };
   } catch (error) {
-    return { error: error as Ran['error'] & object, told, asked: asked(), job };
+    return { error: error as Ran['error'] & object, notes, callCount: callCount(), job };
   }
 }
 
@@ -102,23 +102,23 @@ describe('an accepted job', () => {
   it('is not awaited if the caller requested only its acceptance', async () => {
     expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
       files: [],
-      asked: 0,
-      told: ['accepted true', 'end'],
+      callCount: 0,
+      notes: ['accepted true', 'end'],
     });
     const stopped = await run({ ask: 'accept' }, seen('running'), { soft: true, isResumed: false });
     expect(stopped).toMatchObject({
       error: { exitCode: 130, charged: 'yes' },
-      told: ['accepted false', 'end'],
+      notes: ['accepted false', 'end'],
     });
   });
 
   it('is awaited until the job ends', async () => {
     const ended = await run({}, seen('succeeded', true));
-    expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
+    expect(ended).toMatchObject({ files: [], callCount: 1, notes: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
-    expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).callCount).toBe(0);
     // A recorded success without a result is queried again.
-    expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).callCount).toBe(1);
     expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
       error: { exitCode: 8 },
     });
@@ -128,24 +128,26 @@ describe('an accepted job', () => {
     const path = join(freshFolder(), 'boat.mp4');
     writeFileSync(path, '');
     const target = { kind: 'file', path } as const;
-    const wanted: Partial<DeliveryOptions> = { target, deadline: { remainingMs: () => 0 } };
-    expect((await run(wanted, seen('running'))).error).toMatchObject({
+    const deliveryOptions: Partial<DeliveryOptions> = { target, deadline: { remainingMs: () => 0 } };
+    expect((await run(deliveryOptions, seen('running'))).error).toMatchObject({
       code: 'output_exists',
       charged: 'yes',
     });
     const finished: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
-    expect((await run(wanted, seen('running'), { later: [finished] })).error).toMatchObject({ exitCode: 8 });
+    expect((await run(deliveryOptions, seen('running'), { later: [finished] })).error).toMatchObject({
+      exitCode: 8,
+    });
   });
 
   it('ends the run with exit 5 if it fails, and its partial file is removed', async () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
-    expect(recorded).toMatchObject({ error: { exitCode: 5 }, asked: 0 });
+    expect(recorded).toMatchObject({ error: { exitCode: 5 }, callCount: 0 });
     const leftover = target.path;
     expect(await run({ target }, seen('failed'), { leftover })).toMatchObject({
       error: { exitCode: 5, job: { state: 'failed' } },
-      asked: 1,
+      callCount: 1,
     });
     expect(readdirSync(folder)).toEqual([]);
   });
@@ -190,24 +192,24 @@ describe('an accepted job', () => {
     const success: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
     const events: JobEvent[] = [accepted, success, { type: 'file', file }];
     const target = { kind: 'file', path: stored } as const;
-    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
-    const ended = await run(wanted, seen('running'), { events, stored });
-    expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
+    const deliveryOptions = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(deliveryOptions, seen('running'), { events, stored });
+    expect(ended).toMatchObject({ files: [file], callCount: 0, notes: [] });
   });
 
-  it('that will be an object is awaited even if another process is saving its objects', async () => {
+  it('whose result will be an object is awaited even if another process is saving its objects', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
-    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
-    const ended = await run(wanted, seen('running'), { isUploading: true });
+    const deliveryOptions = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(deliveryOptions, seen('running'), { isUploading: true });
     expect(ended).toMatchObject({
       error: { exitCode: 8 },
-      asked: 1,
-      told: ['accepted true', 'running', 'end'],
+      callCount: 1,
+      notes: ['accepted true', 'running', 'end'],
     });
     // The deadline ends the wait for the lock.
-    expect(await run(wanted, seen('succeeded', true), { isUploading: true })).toMatchObject({
+    expect(await run(deliveryOptions, seen('succeeded', true), { isUploading: true })).toMatchObject({
       error: { exitCode: 8, message: expect.stringContaining('has succeeded') as string },
-      told: ['accepted true', 'succeeded', 'end'],
+      notes: ['accepted true', 'succeeded', 'end'],
     });
   });
 

@@ -22,7 +22,7 @@ describe('a flag value that refers to a job', () => {
     ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
     ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
     ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
-  ])('may be %s for --%s', (ref, flag, part) => {
+  ])('can be %s for --%s', (ref, flag, part) => {
     expect(partOf(ref, flag)).toEqual({ ...part, label: `--${flag} ${ref}` });
     expect(keyIn(ref)).toBe(part.key);
   });
@@ -30,7 +30,7 @@ describe('a flag value that refers to a job', () => {
   it.each([
     ['@intro', 'reference-audio', 'cannot be used as audio'],
     ['@intro:last', 'reference-video', 'Use @intro.'],
-  ])('may not be %s for --%s', (ref, flag, words) => {
+  ])('cannot be %s for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
 

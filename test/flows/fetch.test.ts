@@ -32,7 +32,7 @@ const endless = { remainingMs: () => Infinity };
 function verdictOf(verdict: QueryVerdict): {
   protocol: Protocol;
   client: GatewayClient;
-  asked: () => number;
+  callCount: () => number;
 } {
   return { protocol: { ...c, readQuery: () => verdict }, ...countingClient() };
 }
@@ -98,9 +98,9 @@ it.each<[string, JobEvent[]]>([
   ['accepted', [accepted]],
   ['never sent', []],
 ])(
-  'a command on a job that was %s exits 2 with "No such job" if another command has just removed the job',
+  'a command on a job that was %s exits with 2 with "No such job" if another command has just removed the job',
   async (_, events) => {
-    const { protocol, client, asked } = verdictOf(seen('running'));
+    const { protocol, client, callCount } = verdictOf(seen('running'));
     const deps = await flowDeps(freshFolder(), { client });
     const job = await jobWith(deps.ledger, 'c', ...events);
     await deps.ledger.remove(job.id);
@@ -108,7 +108,7 @@ it.each<[string, JobEvent[]]>([
       exitCode: 2,
       message: `No such job: ${job.id}.`,
     });
-    expect(asked()).toBe(0);
+    expect(callCount()).toBe(0);
   },
 );
 
@@ -128,10 +128,10 @@ describe('a single query', () => {
     verdict: QueryVerdict,
     events: JobEvent[] = [accepted],
   ): Promise<[string, number | undefined, MgwError | undefined, string[], number]> => {
-    const { protocol, client, asked } = verdictOf(verdict);
+    const { protocol, client, callCount } = verdictOf(verdict);
     const deps = await flowDeps(freshFolder(), { client });
     const { job, error } = await queryJob(await jobWith(deps.ledger, 'c', ...events), protocol, deps);
-    return [job.state, error?.exitCode, error, deps.notes, asked()];
+    return [job.state, error?.exitCode, error, deps.notes, callCount()];
   };
 
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
@@ -229,21 +229,21 @@ it('a job that is named by two REFs is fetched once, under the first REF', async
 
 it('fetch waits for the task, unless --no-wait is set', async () => {
   const state = freshFolder();
-  const { client, asked } = countingClient();
-  const readQuery = (): QueryVerdict => (asked() < 3 ? seen('running') : seen('failed', { failure }));
+  const { client, callCount } = countingClient();
+  const readQuery = (): QueryVerdict => (callCount() < 3 ? seen('running') : seen('failed', { failure }));
   const deps = await flowDeps(state, { client });
   const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
   const plan = await planned(await jobWith(deps.ledger, 'c', accepted), target, deps, { ...c, readQuery });
   const wishes = { force: false, deadline: endless };
   await expect(fetch(plan, { ...wishes, wait: false }, deps)).rejects.toMatchObject({ exitCode: 8 });
-  expect(asked()).toBe(1);
+  expect(callCount()).toBe(1);
   await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ exitCode: 5 });
-  expect(asked()).toBe(3);
+  expect(callCount()).toBe(3);
 });
 
 it('fetch refuses an output that cannot be written before it waits, unless the job has succeeded', async () => {
   const state = freshFolder();
-  const { client, asked } = countingClient();
+  const { client, callCount } = countingClient();
   const readQuery = (): QueryVerdict => seen('failed', { failure });
   const deps = await flowDeps(state, { client });
   const path = join(state, 'boat.mp4');
@@ -252,7 +252,7 @@ it('fetch refuses an output that cannot be written before it waits, unless the j
   const plan = await planned(job, { kind: 'file', path }, deps, { ...c, readQuery });
   const fetched = fetch(plan, { force: false, deadline: endless }, deps);
   await expect(fetched).rejects.toMatchObject({ code: 'output_exists', charged: 'yes', retry: 'resume' });
-  expect(asked()).toBe(0);
+  expect(callCount()).toBe(0);
   await deps.ledger.append(job.id, { type: 'finished', state: 'succeeded', native_status: '', results: 1 });
   const late = fetch(plan, { force: false, deadline: { remainingMs: () => 0 } }, deps);
   await expect(late).rejects.toMatchObject({ exitCode: 8 });
@@ -282,28 +282,28 @@ it('fetch finds a file that the job saved through another symbolic link', async 
 describe('fetch --no-wait', () => {
   const fetched = async (verdict: QueryVerdict, ...events: JobEvent[]): Promise<[MgwError, number]> => {
     const state = freshFolder();
-    const { protocol, client, asked } = verdictOf(verdict);
+    const { protocol, client, callCount } = verdictOf(verdict);
     const deps = await flowDeps(state, { client });
     const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
     const plan = await planned(await jobWith(deps.ledger, 'c', ...events), target, deps, protocol);
     const wishes = { force: false, deadline: { remainingMs: () => 0 }, wait: false };
     const error: unknown = await fetch(plan, wishes, deps).catch((reason: unknown) => reason);
     if (!(error instanceof MgwError)) throw error;
-    return [error, asked()];
+    return [error, callCount()];
   };
 
   it.each<[string, QueryVerdict]>([
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
     ['cannot be queried', { kind: 'again', failure, hasNoStateYet: true }],
-  ])('exits 8 after one query if the task %s', async (_, verdict) => {
-    const [error, asked] = await fetched(verdict, accepted);
-    expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);
+  ])('exits with 8 after one query if the task %s', async (_, verdict) => {
+    const [error, callCount] = await fetched(verdict, accepted);
+    expect([error.exitCode, error.job?.handle, callCount]).toEqual([8, 'task_1', 1]);
   });
 
   it("exits with the query's error if the query fails", async () => {
-    const [error, asked] = await fetched({ kind: 'unauthorized', failure }, accepted);
-    expect([error.exitCode, error.job?.handle, asked]).toEqual([3, 'task_1', 1]);
+    const [error, callCount] = await fetched({ kind: 'unauthorized', failure }, accepted);
+    expect([error.exitCode, error.job?.handle, callCount]).toEqual([3, 'task_1', 1]);
   });
 
   it('fetches the result if the task has ended', async () => {

@@ -23,14 +23,14 @@ function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
 }
 
 describe('a command that uses ffmpeg', () => {
-  it('exits 2 and suggests the package to install if ffmpeg is not on the PATH', async () => {
+  it('exits with 2 and suggests the package to install if ffmpeg is not on the PATH', async () => {
     const missing = { code: 'usage', message: expect.stringContaining('apt install ffmpeg') as string };
     await expect(checkFfmpeg()).rejects.toMatchObject(missing);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toMatchObject(missing);
     await expect(probe('/a.mp4', [], signal)).rejects.toMatchObject(missing);
   });
 
-  it("exits 2 with ffmpeg's error message if ffmpeg fails", async () => {
+  it("exits with 2 with ffmpeg's error message if ffmpeg fails", async () => {
     install('ffmpeg', 'echo "  no such codec  " >&2; exit 1');
     await expect(checkFfmpeg()).rejects.toMatchObject({ code: 'usage', message: 'ffmpeg -version failed.' });
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow(
@@ -40,7 +40,7 @@ describe('a command that uses ffmpeg', () => {
     await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
   });
 
-  it('exits 2 if ffmpeg finds no frame, and searches the last ten seconds a second time for the last frame', async () => {
+  it('exits with 2 if ffmpeg finds no frame, and searches the last ten seconds a second time for the last frame', async () => {
     install('ffmpeg', `echo "$*" >> ${folder}/calls`);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
     install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');

@@ -31,15 +31,15 @@ export async function flowDeps(
 }
 
 /** Returns a client that answers every exchange with an empty response, and a function that counts the exchanges. */
-export function countingClient(): { client: GatewayClient; asked: () => number } {
-  let asked = 0;
+export function countingClient(): { client: GatewayClient; callCount: () => number } {
+  let count = 0;
   const client = {
     exchange: () => {
-      asked += 1;
+      count += 1;
       return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
     },
   } as unknown as GatewayClient;
-  return { client, asked: () => asked };
+  return { client, callCount: () => count };
 }
 
 let made = 0;

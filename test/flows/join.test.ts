@@ -28,10 +28,10 @@ it('a second run of a command with the same output joins the first run while its
   const user = userHere(gateway.url);
   gateway.polls = Infinity;
   let answer: (() => void) | undefined;
-  const held: Answer = ({ response }) => {
+  const delayed: Answer = ({ response }) => {
     answer = () => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' }));
   };
-  gateway.script.submit.push(held);
+  gateway.script.submit.push(delayed);
   const command = [...boat, '-o', 'boat.mp4', '--json'];
   const first = user.run(command);
   await until(() => answer !== undefined);
@@ -59,9 +59,9 @@ it('a second run with a different output makes a second take, and prints a note 
   gateway.polls = 0;
   const [one, other] = await Promise.all([first, second]);
   expect([one.code, other.code]).toEqual([0, 0]);
-  const said = other.stderr.indexOf(`second take of ${one.json.job.id}`);
-  expect(said).toBeGreaterThanOrEqual(0);
-  expect(said).toBeLessThan(other.stderr.indexOf('Accepted as'));
+  const notePosition = other.stderr.indexOf(`second take of ${one.json.job.id}`);
+  expect(notePosition).toBeGreaterThanOrEqual(0);
+  expect(notePosition).toBeLessThan(other.stderr.indexOf('Accepted as'));
 });
 
 it.each([

@@ -24,14 +24,14 @@ const statuses: Record<string, number> = { '/refused.wav': 404, '/busy.wav': 503
  * Returns dependencies whose store serves `content` for every object, except objects called `gone`, and a function
  * that lists the upload folder.
  */
-async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
+async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; calls: string[] }> {
   const { url } = await httpServer(({ path }, response) =>
     response.writeHead(statuses[path] ?? 200, { 'content-type': 'audio/wav' }).end(content),
   );
-  const asked: string[] = [];
+  const calls: string[] = [];
   const store: Partial<ObjectStore> = {
     has: (path) => {
-      asked.push(path);
+      calls.push(path);
       return Promise.resolve(!path.includes('gone'));
     },
     address: (path) => Promise.resolve(`${url}/${path.split('/').at(-1)}`),
@@ -40,7 +40,7 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
     clock: systemClock,
     objects: () => Promise.resolve(store as ObjectStore),
   });
-  return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
+  return { deps, calls, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
 }
 
 it('a local file is used directly and does not need a store', async () => {
@@ -93,19 +93,19 @@ it('copies of killed processes are removed before the next copy, but copies of l
 });
 
 it('the first available candidate in the store is downloaded, and no copy remains', async () => {
-  const { deps, left, asked } = await scene();
-  const given: JobFile[] = [];
+  const { deps, left, calls } = await scene();
+  const passed: JobFile[] = [];
   const recover = (files: readonly JobFile[]): Promise<object> => {
-    given.push(...files);
+    passed.push(...files);
     expect(readFileSync(files[0]?.path ?? '')).toEqual(content);
     return Promise.resolve({});
   };
   const candidates = ['/films/a.wav', 's3://media/gone.wav', 's3://media/b.wav', 's3://media/c.wav'];
   const files = candidates.map((path) => fileAt(path));
   expect(await recoverObject(files, recover, deps, endless)).toEqual({});
-  expect(given).toMatchObject([{ sha256: fileAt('').sha256 }]);
-  expect([...new Set(asked)]).toEqual(['s3://media/gone.wav', 's3://media/b.wav']);
+  expect(passed).toMatchObject([{ sha256: fileAt('').sha256 }]);
+  expect([...new Set(calls)]).toEqual(['s3://media/gone.wav', 's3://media/b.wav']);
   expect(left()).toEqual([]);
   expect(await recoverObject(files.slice(0, 2), recover, deps, endless)).toBeUndefined();
-  expect(given).toHaveLength(1);
+  expect(passed).toHaveLength(1);
 });

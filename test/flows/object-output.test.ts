@@ -198,10 +198,10 @@ describe('results saved as objects', () => {
   it('are passed to the store with the start times of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
-    const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
-    const made = await job(success(1), begun('s3://m/other.mp4'));
+    const uploading = (url: string): JobEvent => ({ type: 'uploading', url, since });
+    const made = await job(success(1), uploading('s3://m/other.mp4'));
     // Another process begins this upload after this process has read the job.
-    await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
+    await deps.ledger.append(made.id, uploading('s3://m/a.mp4'));
     await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, saver(deps, made));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });

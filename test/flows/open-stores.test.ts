@@ -98,8 +98,8 @@ it("flags override settings for the sandbox account's limits", () => {
 
 it('a sandbox that cannot start names the invalid flag or folder in its error', async () => {
   const [stateDir, { port }] = [freshFolder(), await httpServer()];
-  const taken = join(stateDir, 'file');
-  writeFileSync(taken, '');
+  const file = join(stateDir, 'file');
+  writeFileSync(file, '');
   const starting = (more: Partial<SandboxOptions>): Promise<unknown> => startSandbox({ stateDir, ...more });
   await expect(starting({ faults: ['nonsense'] })).rejects.toMatchObject({
     code: 'usage',
@@ -113,9 +113,9 @@ it('a sandbox that cannot start names the invalid flag or folder in its error', 
     code: 'usage',
     message: expect.stringContaining(`--port ${port}: `) as string,
   });
-  await expect(starting({ stateDir: taken })).rejects.toMatchObject({
+  await expect(starting({ stateDir: file })).rejects.toMatchObject({
     code: 'local_io',
     retry: 'safe',
-    message: expect.stringContaining(taken) as string,
+    message: expect.stringContaining(file) as string,
   });
 });

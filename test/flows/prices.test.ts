@@ -18,7 +18,7 @@ import { freshFolder } from '../support/servers.ts';
 const settings = resolveSettings({ flags: { sandbox: true }, env: {}, file: { profiles: {} } });
 
 function reserved(protocol: ProtocolName, model: string, body: JsonObject): string | undefined {
-  const normal = protocols[protocol].normalise(body);
+  const normal = protocols[protocol].normalize(body);
   return priceOf({ protocol, model, body: normal }, settings).cost?.at_most;
 }
 
@@ -134,8 +134,8 @@ it('the reserved amount equals the bill to the last digit for any price, or exce
       const body = JSON.parse(JSON.stringify(given)) as JsonObject;
       const bill = await charged(gateway, protocol, model, body);
       if (bill === undefined) return;
-      const most = reserved(protocol, model, body) ?? 'unknown';
-      const difference = compare(parseDecimal(most), parseDecimal(String(bill)));
+      const max = reserved(protocol, model, body) ?? 'unknown';
+      const difference = compare(parseDecimal(max), parseDecimal(String(bill)));
       expect(difference).toBeGreaterThanOrEqual(0);
       if (!isExact(body)) return;
       expect(difference).toBe(0);

@@ -64,16 +64,16 @@ async function scene(): Promise<Scene> {
 describe('speech', () => {
   it('cannot have a sidecar if it is saved as an object, and the error is reported before payment', async () => {
     const { server, deps } = await scene();
-    const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
-    await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
+    const request = wish({ output: 's3://m/a.mp3', sidecar: true });
+    await expect(speak(composed, request, deps)).rejects.toMatchObject({ code: 'usage' });
     expect(server.requests).toEqual([]);
   });
 
   it("is uploaded once, under its job's id, and leaves no file", async () => {
     const { server, deps, puts, stored } = await scene();
-    const wanted = wish({ output: 's3://m/{id}.mp3' });
+    const request = wish({ output: 's3://m/{id}.mp3' });
     for (let run = 1; run <= 2; run += 1) {
-      const done = await speak(composed, wanted, deps);
+      const done = await speak(composed, request, deps);
       const url = `s3://m/${done.job.id}.mp3`;
       expect([done.files.map(({ path }) => path), done.isResumed]).toEqual([[url], run > 1]);
       expect(done.job.files.map(({ path }) => path)).toContain(url);
@@ -85,7 +85,7 @@ describe('speech', () => {
 
   it('is uploaded from the same file after a failed upload, and leaves no file of an interrupted upload', async () => {
     const { deps, puts, sources } = await scene();
-    const wanted = wish({ output: 's3://m/a.mp3' });
+    const request = wish({ output: 's3://m/a.mp3' });
     const failing: Partial<ObjectStore> = {
       checkFree: () => Promise.resolve(),
       put: (_url, { path }) => {
@@ -94,12 +94,12 @@ describe('speech', () => {
       },
     };
     const objects = (): Promise<ObjectStore> => Promise.resolve(failing as ObjectStore);
-    await expect(speak(composed, wanted, { ...deps, objects })).rejects.toThrow('full');
-    await speak(composed, wanted, deps);
+    await expect(speak(composed, request, { ...deps, objects })).rejects.toThrow('full');
+    await speak(composed, request, deps);
     const [source = ''] = sources;
     expect([sources, puts]).toEqual([[source, source], ['s3://m/a.mp3']]);
     writeFileSync(source, audio);
-    await speak(composed, wanted, deps);
+    await speak(composed, request, deps);
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
@@ -134,8 +134,8 @@ describe('speech', () => {
       { fresh: true },
       { fresh: true },
     ].entries()) {
-      const wanted = wish({ output: 's3://m/a.mp3', ...more });
-      await expect(speak(composed, wanted, { ...deps, objects })).rejects.toThrow(`full: ${index + 1}`);
+      const request = wish({ output: 's3://m/a.mp3', ...more });
+      await expect(speak(composed, request, { ...deps, objects })).rejects.toThrow(`full: ${index + 1}`);
     }
     for (const path of kept) expect(readFileSync(path)).toEqual(audio);
   });
@@ -157,17 +157,17 @@ describe('speech', () => {
 
   it('is not copied from an earlier job without a WAV header if WAV is requested, even if the request is the same', async () => {
     const { server, deps, folder } = await scene();
-    const wanted = wish({ output: join(folder, 'a') });
-    await speak(composed, wanted, deps);
+    const request = wish({ output: join(folder, 'a') });
+    await speak(composed, request, deps);
     const wav = { ...composed, variant: 'wav', format: { ...format, wav: true, mime: 'audio/wav' } };
-    await expect(speak(wav, wanted, deps)).rejects.toMatchObject({ code: 'output_exists' });
-    expect(await speak(composed, wanted, deps)).toMatchObject({ isResumed: true });
+    await expect(speak(wav, request, deps)).rejects.toMatchObject({ code: 'output_exists' });
+    expect(await speak(composed, request, deps)).toMatchObject({ isResumed: true });
     expect(server.requests).toHaveLength(1);
   });
 
   it('is not marked if it is not MP3, and a note reports this for a file and for an object', async () => {
     const { deps, folder } = await scene();
-    const said: number[] = [];
+    const noteCounts: number[] = [];
     for (const [output, mark] of [
       [join(folder, 'a.mp3'), true],
       ['s3://m/a.mp3', true],
@@ -175,9 +175,9 @@ describe('speech', () => {
       [join(folder, 'b.mp3'), false],
     ] as const) {
       await speak(composed, wish({ fresh: true, output, mark }), deps);
-      said.push(deps.notes.filter((note) => note.includes('not marked')).length);
+      noteCounts.push(deps.notes.filter((note) => note.includes('not marked')).length);
     }
-    expect(said).toEqual([1, 2, 2, 2]);
+    expect(noteCounts).toEqual([1, 2, 2, 2]);
   });
 
   it('is saved to a file with a sidecar, whose path must be free', async () => {
@@ -236,8 +236,8 @@ describe('speech', () => {
     const { server, deps, folder } = await scene();
     const output = new PassThrough();
     const stateDir = join(folder, 'state');
-    const spoken = await speakInPieces(piecesIn(stateDir), wish({ output }), deps);
-    expect([output.read(), spoken.jobs.length]).toEqual([Buffer.concat([audio, audio]), 2]);
+    const speech = await speakInPieces(piecesIn(stateDir), wish({ output }), deps);
+    expect([output.read(), speech.jobs.length]).toEqual([Buffer.concat([audio, audio]), 2]);
     const [name = ''] = readdirSync(join(stateDir, 'speech'));
     expect(name).toMatch(/^[\da-f]{32}\./);
     expect(server.requests).toHaveLength(2);

@@ -26,16 +26,16 @@ const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
 
 /** Checks a video's output paths before payment. */
 async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
-  const asked: string[] = [];
+  const calls: string[] = [];
   const store: Partial<ObjectStore> = {
     checkFree: (url, force) => {
-      asked.push(`${url} ${force}`);
+      calls.push(`${url} ${force}`);
       return Promise.resolve();
     },
   };
   const deps = { objects: () => Promise.resolve(store as ObjectStore) };
   await videoOrder(videoOf(protocol), wish(more), deps).checkBeforePaying?.();
-  return asked;
+  return calls;
 }
 
 it('a folder in a bucket is not created on this machine', async () => {
@@ -87,8 +87,8 @@ describe('after acceptance, a video', () => {
   const submit = async (makeFolder: (path: string) => Promise<void>, path: string): Promise<unknown> => {
     const deps: FlowDeps = await flowDeps(freshFolder(), { client });
     const target = { kind: 'file', path } as const;
-    const wanted = wish({ ask: 'accept', target, makeFolder });
-    return submitVideo(videoOf(c), wanted, deps).catch((error: unknown) => error);
+    const request = wish({ ask: 'accept', target, makeFolder });
+    return submitVideo(videoOf(c), request, deps).catch((error: unknown) => error);
   };
 
   it('is saved in a folder named after the job', async () => {
@@ -140,8 +140,8 @@ describe('after acceptance, a video', () => {
       );
     await save('a.mp4', {});
     writeFileSync(join(folder, 'b.mp4.json'), 'mine');
-    const wanted = { code: 'output_exists', charged: 'yes', retry: 'resume' };
-    await expect(save('b.mp4', { sidecar: true })).rejects.toMatchObject(wanted);
+    const expected = { code: 'output_exists', charged: 'yes', retry: 'resume' };
+    await expect(save('b.mp4', { sidecar: true })).rejects.toMatchObject(expected);
     expect(readFileSync(join(folder, 'b.mp4.json'), 'utf8')).toBe('mine');
     await save('b.mp4', { sidecar: true, force: true });
     expect(readFileSync(join(folder, 'b.mp4.json'), 'utf8')).not.toBe('mine');

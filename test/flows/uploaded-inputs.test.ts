@@ -35,13 +35,13 @@ async function use(ledger: Ledger, request: unknown, ...events: JobEvent[]): Pro
 
 /** Returns a session whose store contains the given files, and the names of the files that the test removes. */
 function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionIn>; gone: string[] } {
-  const gone: string[] = [];
+  const deleted: string[] = [];
   const uploads: Store['uploads'] = {
     list: () => Promise.resolve(files),
-    remove: (name) => Promise.resolve(void gone.push(name)),
+    remove: (name) => Promise.resolve(void deleted.push(name)),
   };
   const store = { uploads } as Partial<Store> as Store;
-  return { session: sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) }), gone };
+  return { session: sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) }), gone: deleted };
 }
 
 const before = Date.parse(limit);

@@ -107,12 +107,12 @@ describe('the files in flags', () => {
   it('may be earlier jobs that the caller resolves, and need no store for Protocol A', async () => {
     const read = (): Promise<Uint8Array> => Promise.resolve(content('png'));
     const asset: EarlierAsset = { name: 'sha256:x.mp4#last', find: read, read };
-    const known = new Map([['@intro:last', asset]]);
-    const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
+    const knownAssets = new Map([['@intro:last', asset]]);
+    const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, knownAssets);
     expect(named.flags).toEqual({ image: asset.name });
     expect(named.files.get(asset.name)).toBe(asset.read);
     expect(named.labels.get(asset.name)).toBe('--image @intro:last');
-    expect((await namedFiles(hasStore(true), c, { image: '@intro:last' }, read, known)).flags).toEqual({
+    expect((await namedFiles(hasStore(true), c, { image: '@intro:last' }, read, knownAssets)).flags).toEqual({
       image: asset.name,
     });
   });
@@ -169,8 +169,8 @@ describe('the upload of a submission', () => {
     const names: string[] = [];
     const store = { url: (name: string) => Promise.resolve(`https://a.test/${names.push(name)}`) };
     const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store as unknown as Store) });
-    const known: LocalFiles = new Map([[first ?? '', () => Promise.resolve(content('marked'))]]);
-    await uploadFor(session, c, { model: 'vendor-h3', reference_video_urls: [first ?? ''] }, known)?.();
+    const localFiles: LocalFiles = new Map([[first ?? '', () => Promise.resolve(content('marked'))]]);
+    await uploadFor(session, c, { model: 'vendor-h3', reference_video_urls: [first ?? ''] }, localFiles)?.();
     expect(names).toEqual([copy]);
   });
 

@@ -205,7 +205,7 @@ describe('a row that remakes a job', () => {
     },
   );
 
-  it('asks for WAV if the speech was saved as a WAV file', () => {
+  it('requests WAV if the speech was saved as a WAV file', () => {
     const request = {
       req_params: {
         text: 'A {boat}.',

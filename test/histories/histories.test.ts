@@ -24,10 +24,10 @@ async function world(state?: string): Promise<{ user: User; timed: typeof timed 
     args: string[],
     outputOf: (result: CliResult) => Output,
   ): Promise<Operation<Input, Output>> => {
-    const asked = performance.now();
+    const startedAt = performance.now();
     const all = [...args, '--json'];
     const result = await (state === undefined ? user.run(all) : runHereAs(user, all));
-    return { asked, answered: performance.now(), input, output: outputOf(result) };
+    return { startedAt, endedAt: performance.now(), input, output: outputOf(result) };
   };
   return { user, timed };
 }

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { budgetOf, isLinearizable, keyed, type BudgetInput, type Operation } from './linear.ts';
 
-const at = <Input, Output>(asked: number, answered: number, input: Input, output: Output) => ({
-  ...{ asked, answered, input, output },
+const at = <Input, Output>(startedAt: number, endedAt: number, input: Input, output: Output) => ({
+  ...{ startedAt, endedAt, input, output },
 });
 
 it.each<[string, boolean, Operation<BudgetInput, boolean | number>[]]>([

@@ -1,7 +1,7 @@
 /** A process's operation: its call and its response, each with its time in ms on a shared clock. */
 export interface Operation<Input, Output> {
-  asked: number;
-  answered: number;
+  startedAt: number;
+  endedAt: number;
   input: Input;
   output: Output;
 }
@@ -17,16 +17,16 @@ export function isLinearizable<State, Input, Output>(
   initial: State,
   apply: (state: State, input: Input, output: Output) => State | undefined,
 ): boolean {
-  const known = new Set<string>();
+  const visited = new Set<string>();
   const search = (left: readonly Operation<Input, Output>[], state: State): boolean => {
     if (left.length === 0) return true;
     const here = JSON.stringify([state, left.map((operation) => history.indexOf(operation))]);
-    if (known.has(here)) return false;
-    known.add(here);
+    if (visited.has(here)) return false;
+    visited.add(here);
     // An operation cannot take effect before another operation whose response arrived before its call.
-    const firstAnswer = Math.min(...left.map(({ answered }) => answered));
+    const firstAnswer = Math.min(...left.map(({ endedAt }) => endedAt));
     return left.some((operation) => {
-      if (operation.asked > firstAnswer) return false;
+      if (operation.startedAt > firstAnswer) return false;
       const next = apply(state, operation.input, operation.output);
       return (
         next !== undefined &&

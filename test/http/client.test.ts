@@ -38,7 +38,7 @@ async function failure(made: Promise<unknown>): Promise<TransportError> {
     (reason: unknown) => reason,
   );
   if (error instanceof TransportError) return error;
-  throw error instanceof Error ? error : new Error('it went well');
+  throw error instanceof Error ? error : new Error('the call succeeded');
 }
 
 /** Starts a server that responds to each request with raw bytes and leaves the connection open. */
@@ -108,29 +108,29 @@ describe('a request', () => {
 
 describe('the hook before the first byte', () => {
   it('delays every byte until it has finished', async () => {
-    const heard: string[] = [];
+    const received: string[] = [];
     const server = await tcpServer((socket) => {
       socket.on('data', (bytes) => {
-        heard.push(bytes.toString());
+        received.push(bytes.toString());
         socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}');
       });
     });
     let before: unknown;
     const onConnected = async (): Promise<void> => {
       for (let turns = 0; turns < 50 || server.connections === 0; turns += 1) await turn();
-      before = { connections: server.connections, heard: [...heard] };
+      before = { connections: server.connections, received: [...received] };
     };
     const reply = await clientFor(`http://127.0.0.1:${server.port}`).exchange(post, { ...call, onConnected });
-    expect(before).toEqual({ connections: 1, heard: [] });
+    expect(before).toEqual({ connections: 1, received: [] });
     expect(reply).toMatchObject({ status: 200, text: '{}', complete: true });
-    expect(heard.join('')).toContain('POST /v1/videos');
+    expect(received.join('')).toContain('POST /v1/videos');
   });
 
   it('makes the call rethrow its error, send nothing and close the connection if the hook fails', async () => {
     let closed = false;
-    const heard: Buffer[] = [];
+    const chunks: Buffer[] = [];
     const server = await tcpServer((socket) => {
-      socket.on('data', (bytes) => heard.push(bytes)).on('close', () => (closed = true));
+      socket.on('data', (bytes) => chunks.push(bytes)).on('close', () => (closed = true));
     });
     const error = new RangeError('the disk is full');
     const sent = clientFor(`http://127.0.0.1:${server.port}`).exchange(post, {
@@ -139,7 +139,7 @@ describe('the hook before the first byte', () => {
     });
     await expect(sent).rejects.toBe(error);
     await expect.poll(() => closed).toBe(true);
-    expect(heard).toEqual([]);
+    expect(chunks).toEqual([]);
   });
 
   it('is required, so nothing is sent if a replaced dispatcher connects without calling the hook', async () => {
@@ -156,28 +156,28 @@ describe('the hook before the first byte', () => {
 
   it('is not followed by any byte if the call is interrupted while the hook runs', async () => {
     const server = await httpServer(says('{}'));
-    const given = new AbortController();
+    const controller = new AbortController();
     const onConnected = (): Promise<void> => {
-      given.abort('SIGINT');
+      controller.abort('SIGINT');
       return Promise.resolve();
     };
-    const sent = clientFor(server.url).exchange(post, { ...call, onConnected, signal: given.signal });
+    const sent = clientFor(server.url).exchange(post, { ...call, onConnected, signal: controller.signal });
     expect(await failure(sent)).toMatchObject({ phase: 'unsent', reason: 'aborted_before_send' });
     for (let turns = 0; turns < 50; turns += 1) await turn();
     expect(server.requests).toEqual([]);
   });
 
   it('does not run if no connection is made', async () => {
-    let asked = false;
+    let wasCalled = false;
     const onConnected = (): Promise<void> => {
-      asked = true;
+      wasCalled = true;
       return Promise.resolve();
     };
     const url = `http://127.0.0.1:${await closedPort()}`;
     const error = await failure(clientFor(url).exchange(post, { ...call, onConnected }));
     expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
     expect(error.message).toContain('ECONNREFUSED');
-    expect(asked).toBe(false);
+    expect(wasCalled).toBe(false);
   });
 
   it('makes the call report the request as sent if the connection breaks while the hook runs', async () => {
@@ -515,24 +515,24 @@ describe('a stream', () => {
           socket.write(`${head}12345678`);
           end = () => (how === 'ended' ? socket.end() : socket.resetAndDestroy());
         });
-        let gone: Promise<unknown> | undefined;
+        let closing: Promise<unknown> | undefined;
         const { body } = await clientFor(server.url).stream(post, {
           ...call,
           maxBuffered: 8,
           onConnected: (socket?: Socket) => {
-            gone = new Promise((done) => socket?.once('close', done));
+            closing = new Promise((done) => socket?.once('close', done));
             return Promise.resolve();
           },
         });
         end();
-        await gone;
-        const came: Uint8Array[] = [];
+        await closing;
+        const received: Uint8Array[] = [];
         const reading = (async () => {
-          for await (const chunk of body) came.push(chunk);
+          for await (const chunk of body) received.push(chunk);
           return 'whole';
         })().catch((error: unknown) => (error as TransportError).phase);
         expect(await reading).toBe(isWhole[how] ? 'whole' : 'sent');
-        expect(Buffer.concat(came).toString()).toBe('12345678');
+        expect(Buffer.concat(received).toString()).toBe('12345678');
       }
     });
   });

@@ -63,16 +63,16 @@ interface TlsServer {
   connections: number;
   /** The number of handshakes that the client completed. */
   handshakes: number;
-  heard: Buffer[];
+  received: Buffer[];
 }
 
 async function tlsServer(certificate: Certificate): Promise<TlsServer> {
-  const state: TlsServer = { port: 0, connections: 0, handshakes: 0, heard: [] };
+  const state: TlsServer = { port: 0, connections: 0, handshakes: 0, received: [] };
   const sockets = new Set<TLSSocket>();
   const server = createTls(certificate, (socket) => {
     state.handshakes += 1;
     sockets.add(socket);
-    socket.on('error', () => undefined).on('data', (bytes: Buffer) => state.heard.push(bytes));
+    socket.on('error', () => undefined).on('data', (bytes: Buffer) => state.received.push(bytes));
   });
   server.on('connection', () => (state.connections += 1)).on('tlsClientError', () => undefined);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -156,7 +156,7 @@ describe('certificates', () => {
     const error = await failure(sent);
     expect(error).toMatchObject({ phase: 'unsent', reason: 'certificate' });
     expect(error.message).toContain('the certificate is not valid');
-    expect([server.connections, server.heard.length, recorded]).toEqual([1, 0, false]);
+    expect([server.connections, server.received.length, recorded]).toEqual([1, 0, false]);
   });
 
   // Node reads NODE_EXTRA_CA_CERTS only at startup, so the test connects in a separate process.
@@ -178,7 +178,7 @@ describe('certificates', () => {
     urls.push(`https://127.0.0.1:${servers.good.port}`);
     const seen = await connectElsewhere(urls, authority.cert);
     expect(seen).toEqual(['connected', ...Array<string>(3).fill('unsent certificate'), 'connected']);
-    const counts = Object.values(servers).map(({ connections, heard }) => [connections, heard.length]);
+    const counts = Object.values(servers).map(({ connections, received }) => [connections, received.length]);
     expect(counts).toEqual([
       [2, 0],
       [1, 0],
@@ -211,7 +211,7 @@ const PROGRAM = `
   import { openConnections } from './connections.mjs';
   for (const url of process.argv.slice(2)) {
     try {
-      const connections = await openConnections(new URL(url), { timeoutMs: 5000, most: 1 });
+      const connections = await openConnections(new URL(url), { timeoutMs: 5000, maxConnections: 1 });
       (await connections.connect()).destroy();
       console.log('connected');
     } catch (error) {
@@ -240,16 +240,16 @@ async function connectElsewhere(urls: string[], authority: string): Promise<stri
 interface Proxy {
   url: string;
   /** The target and credentials of each request. */
-  asked: { target: string; credentials: string | undefined }[];
+  requests: { target: string; credentials: string | undefined }[];
 }
 
 /** Starts a proxy that tunnels every request to the port `to`, or refuses every request with `status`. */
 async function proxy(to: number, status = 200): Promise<Proxy> {
-  const asked: Proxy['asked'] = [];
+  const requests: Proxy['requests'] = [];
   const sockets = new Set<Socket>();
   const server = createHttp();
   server.on('connect', (request, socket: Socket) => {
-    asked.push({ target: request.url ?? '', credentials: request.headers['proxy-authorization'] });
+    requests.push({ target: request.url ?? '', credentials: request.headers['proxy-authorization'] });
     sockets.add(socket);
     socket.on('error', () => undefined);
     if (status !== 200) return void socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: 0\r\n\r\n`);
@@ -266,7 +266,7 @@ async function proxy(to: number, status = 200): Promise<Proxy> {
     server.closeAllConnections();
     return new Promise((resolve) => void server.close(() => resolve()));
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
 }
 
 describe('a proxy set in the environment', () => {
@@ -285,7 +285,7 @@ describe('a proxy set in the environment', () => {
     vi.stubEnv('http_proxy', through.url.replace('//', '//us%40er:p%3Aw@'));
     expect(await ask('http://gateway.test:8080')).toMatchObject({ status: 200, text: '{"ok":1}' });
     const credentials = `Basic ${Buffer.from('us@er:p:w').toString('base64')}`;
-    expect(through.asked).toEqual([{ target: 'gateway.test:8080', credentials }]);
+    expect(through.requests).toEqual([{ target: 'gateway.test:8080', credentials }]);
     expect(server.requests[0]?.headers).not.toHaveProperty('proxy-authorization');
   });
 
@@ -298,7 +298,7 @@ describe('a proxy set in the environment', () => {
     ]) {
       vi.stubEnv('HTTP_PROXY', address);
       await ask('http://gateway.test');
-      expect(through.asked.pop()).toEqual({ target: 'gateway.test:80', credentials });
+      expect(through.requests.pop()).toEqual({ target: 'gateway.test:80', credentials });
     }
   });
 
@@ -307,7 +307,7 @@ describe('a proxy set in the environment', () => {
     const through = await proxy(server.port);
     vi.stubEnv('HTTPS_PROXY', through.url);
     expect(await failure(open('https://gateway.test'))).toMatchObject({ reason: 'certificate' });
-    expect(through.asked).toMatchObject([{ target: 'gateway.test:443' }]);
+    expect(through.requests).toMatchObject([{ target: 'gateway.test:443' }]);
   });
 
   it('leaves the request unsent and is reported in the error if it refuses the tunnel', async () => {
@@ -361,7 +361,7 @@ describe('a proxy set in the environment', () => {
       phase: 'unsent',
       reason: 'certificate',
     });
-    expect(server.heard).toEqual([]);
+    expect(server.received).toEqual([]);
   });
 
   it('may return a response after the connect timeout', async () => {
@@ -389,7 +389,7 @@ describe('a proxy set in the environment', () => {
     const through = await proxy(server.port);
     vi.stubEnv('HTTP_PROXY', through.url);
     for (const host of ['127.0.0.1', 'localhost']) await ask(`http://${host}:${server.port}`);
-    expect(through.asked).toEqual([]);
+    expect(through.requests).toEqual([]);
     expect(server.requests).toHaveLength(2);
   });
 
@@ -400,7 +400,7 @@ describe('a proxy set in the environment', () => {
       vi.stubEnv('HTTP_PROXY', through.url);
       vi.stubEnv('NO_PROXY', value);
       await failure(open('http://gateway.test', { timeoutMs: 100 }));
-      expect(through.asked).toEqual([]);
+      expect(through.requests).toEqual([]);
     },
   );
 });

@@ -44,7 +44,7 @@ describe('a download', () => {
       'user-agent': 'mgw/test',
       connection: 'keep-alive',
     };
-    expect(server.asked).toEqual([{ method: 'GET', path: '/a?sign=1', headers }]);
+    expect(server.requests).toEqual([{ method: 'GET', path: '/a?sign=1', headers }]);
   });
 
   it('accepts a body of unknown length', async () => {
@@ -111,7 +111,7 @@ describe("downloads from the gateway's origin", () => {
       downloadConnections: client.downloadConnections,
     };
     await expectWhole(await ctx.fetch(server.url(), { gateway }), content);
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
     client.close();
   });
 });
@@ -144,7 +144,7 @@ describe('a file with the wrong length', () => {
     const server = await ctx.start(answer);
     const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
-    expect(server.asked).toHaveLength(tries);
+    expect(server.requests).toHaveLength(tries);
   });
 
   it.each([
@@ -155,7 +155,7 @@ describe('a file with the wrong length', () => {
     const cut = saying('200 OK', {}, content.subarray(0, end));
     const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
     await expectWhole(await ctx.fetch(server.url()), content);
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
   });
 
   it('is fetched twice, then makes the download fail with exit code 9 and leaves no files, if its boxes do not match its length', async () => {
@@ -168,7 +168,7 @@ describe('a file with the wrong length', () => {
   it('is fetched twice, then makes the download fail with exit code 9, if it contains only the brand of an MP4', async () => {
     const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
   });
 });
 
@@ -187,7 +187,7 @@ describe('text sent instead of the file', () => {
     async (_, type, body) => {
       const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
-      expect(server.asked).toHaveLength(1);
+      expect(server.requests).toHaveLength(1);
       expect(await readdir(ctx.folder)).toEqual([]);
     },
   );
@@ -209,7 +209,7 @@ describe('text sent instead of the file', () => {
       kind: 'not-ready',
       failure: { message: expect.stringContaining('not completed') as string },
     });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
   it('is read even if it is compressed', async () => {
@@ -262,7 +262,7 @@ describe('text sent instead of the file', () => {
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
       );
       await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
-      expect(server.asked).toHaveLength(1);
+      expect(server.requests).toHaveLength(1);
       expect(await readdir(ctx.folder)).toEqual([]);
     },
   );
@@ -277,7 +277,7 @@ describe('a download with a status other than 200', () => {
         kind: 'expired',
         failure: { message: 'expired' },
       });
-      expect(server.asked).toHaveLength(1);
+      expect(server.requests).toHaveLength(1);
       expect(await readdir(ctx.folder)).toEqual([]);
     },
   );
@@ -286,17 +286,17 @@ describe('a download with a status other than 200', () => {
     const no = saying(`${status} Later`, { 'content-length': 0 });
     const server = await ctx.start(inTurn(no, no, no, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
-    expect(server.asked).toHaveLength(4);
+    expect(server.requests).toHaveLength(4);
   });
 
-  it('exits 6 if the status does not change', async () => {
+  it('exits with 6 if the status does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
       charged: 'yes',
       retry: 'resume',
     });
-    expect(server.asked).toHaveLength(4);
+    expect(server.requests).toHaveLength(4);
     const [first = 0, second = 0, third = 0] = ctx.clock.pauses;
     expect(first).toBeLessThan(second);
     expect(second).toBeLessThan(third);
@@ -316,7 +316,7 @@ describe('a download with a status other than 200', () => {
       exitCode: 6,
       message: expect.stringContaining('86400 s') as string,
     });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
   it('prints the message of the response for the user', async () => {
@@ -328,7 +328,7 @@ describe('a download with a status other than 200', () => {
 });
 
 describe('a download without a connection', () => {
-  it('is not retried, sends no request and exits 6 if the certificate is untrusted, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
+  it('is not retried, sends no request and exits with 6 if the certificate is untrusted, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     onTestFinished(() => void vi.unstubAllEnvs());
     const certificate = selfSigned({ hosts: ['127.0.0.1'] });
@@ -338,10 +338,10 @@ describe('a download without a connection', () => {
       exitCode: 6,
       message: expect.stringContaining('certificate') as string,
     });
-    expect([server.asked, ctx.clock.pauses]).toEqual([[], []]);
+    expect([server.requests, ctx.clock.pauses]).toEqual([[], []]);
   });
 
-  it('is retried, then exits 6', async () => {
+  it('is retried, then exits with 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
     await server.stop();
@@ -358,7 +358,7 @@ describe('a download without a connection', () => {
   it.each([
     ['a protocol other than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${`x: ${'y'.repeat(500)}\r\n`.repeat(400)}`],
-  ])('exits 6 if the server sends %s', async (_, bytes) => {
+  ])('exits with 6 if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
@@ -401,7 +401,7 @@ describe('the key in a download', () => {
       origin,
       failure: { message: 'who are you' },
     });
-    expect(JSON.stringify(server.asked)).not.toContain('secret');
+    expect(JSON.stringify(server.requests)).not.toContain('secret');
     await ctx.fetch(url, { gateway: gatewayAt('http://127.0.0.1:1', origin) }, { key: 'own-site' });
     expect(server.header('authorization')).toEqual(['', key]);
   });
@@ -419,24 +419,24 @@ describe('a redirected download', () => {
   it.each([301, 308])('follows a redirect with status %d', async (status) => {
     const server = await ctx.start(inTurn(to('/b?c=d', status), file({ content })));
     await expectWhole(await ctx.fetch(server.url('/a')), content);
-    expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
+    expect(server.requests.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
   });
 
   it('checks at each redirect that the key is sent only to the same site', async () => {
     const foreign = await ctx.start(
-      (asked, socket) => to(`http://127.0.0.1:${own.port}/back`)(asked, socket),
+      (request, socket) => to(`http://127.0.0.1:${own.port}/back`)(request, socket),
       'localhost',
     );
     const own = await ctx.start(
       inTurn(
         to('/next'),
-        (asked, socket) => to(foreign.url('/away', 'localhost'))(asked, socket),
+        (request, socket) => to(foreign.url('/away', 'localhost'))(request, socket),
         file({ content }),
       ),
     );
     await expectWhole(await ctx.fetch(own.url(), {}, { key: 'own-site' }), content);
     expect(own.header('authorization')).toEqual(['Bearer sk-secret', 'Bearer sk-secret', 'Bearer sk-secret']);
-    expect(JSON.stringify(foreign.asked)).not.toContain('secret');
+    expect(JSON.stringify(foreign.requests)).not.toContain('secret');
   });
 
   it('is treated as expired if an untrusted new host refuses the request', async () => {
@@ -456,7 +456,7 @@ describe('a redirected download', () => {
           code: 'result_unavailable',
           message: expect.stringContaining('contains the key') as string,
         });
-      expect(foreign.asked).toEqual([]);
+      expect(foreign.requests).toEqual([]);
     },
   );
 
@@ -466,24 +466,24 @@ describe('a redirected download', () => {
   ])('follows a redirect to %s', async (location, path) => {
     const server = await ctx.start(inTurn(to(location), file({ content })));
     await expectWhole(await ctx.fetch(server.url('/a')), content);
-    expect(server.asked.map((each) => each.path)).toEqual(['/a', path]);
+    expect(server.requests.map((each) => each.path)).toEqual(['/a', path]);
   });
 
-  it('exits 9 at the sixth redirect', async () => {
+  it('exits with 9 at the sixth redirect', async () => {
     const server = await ctx.start(to('/film.mp4'));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
-    expect(server.asked).toHaveLength(6);
+    expect(server.requests).toHaveLength(6);
   });
 
   it.each(['http://169.254.169.254/x', 'file:///etc/passwd'])(
-    'exits 9 at a redirect to %s',
+    'exits with 9 at a redirect to %s',
     async (location) => {
       const server = await ctx.start(to(location));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject({
         code: 'result_unavailable',
         exitCode: 9,
       });
-      expect(server.asked).toHaveLength(1);
+      expect(server.requests).toHaveLength(1);
     },
   );
 
@@ -510,7 +510,7 @@ describe("a download's deadline", () => {
       deadline,
       onProgress: () => ctx.clock.advance(60_000),
     });
-    if (sent === 0) await expect.poll(() => server.asked.length).toBe(1);
+    if (sent === 0) await expect.poll(() => server.requests.length).toBe(1);
     ctx.clock.advance(sent === 0 ? 60_000 : 0);
     await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8, retry: 'resume' });
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -526,7 +526,7 @@ describe("a download's deadline", () => {
       note: () => setImmediate(() => clock.advance(55_000)),
     });
     await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8 });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 });
 
@@ -552,7 +552,7 @@ describe("a download's interruption", () => {
   it('sends nothing if it comes before the first request', async () => {
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url(), { signal: AbortSignal.abort('SIGINT') })).rejects.toBe('SIGINT');
-    expect(server.asked).toEqual([]);
+    expect(server.requests).toEqual([]);
   });
 
   it('ends a pause between attempts', async () => {

@@ -226,13 +226,15 @@ it('a job that could not be removed because a budget failed can still be sent', 
   if (job === undefined) throw new Error('no job');
   const failing = (): Promise<never> => Promise.reject(new Error('the budget cannot be read'));
   await expect(removeJob(deps.ledger, job, false, failing)).rejects.toThrow('the budget cannot be read');
-  const left = await deps.ledger.read(job.id);
+  const unchangedJob = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
-  expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
+  expect(unchangedJob && (await nextAttempt(deps.ledger, unchangedJob))).toBe('free');
   // On a full disk, no event can be recorded, so only this process knows that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
-  await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
-  expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');
+  await expect(removeJob(full, unchangedJob ?? job, false, failing)).rejects.toThrow(
+    'the budget cannot be read',
+  );
+  expect(await nextAttempt(deps.ledger, unchangedJob ?? job)).toBe('unsent');
 });
 
 describe('the reservation of a dead or unreachable process', () => {

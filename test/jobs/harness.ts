@@ -160,6 +160,6 @@ export async function jobsOf(ledger: Ledger): Promise<Job[]> {
 /** Returns the text of a state folder's only job file. */
 export function jobText(state: string): string {
   const [name, ...others] = readdirSync(join(state, 'jobs'));
-  if (name === undefined || others.length > 0) throw new Error('there is not one job');
+  if (name === undefined || others.length > 0) throw new Error('there is not exactly one job');
   return readFileSync(join(state, 'jobs', name), 'utf8');
 }

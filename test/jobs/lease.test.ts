@@ -24,9 +24,9 @@ describe('a process that other processes may have declared dead', () => {
     });
     const deps = await depsFor(server.url, freshFolder());
     // The lease is valid when the payment begins, but ends immediately before the first byte.
-    let asked = 0;
+    let checkCount = 0;
     const assertLease = (): void => {
-      if ((asked += 1) > 1) lost();
+      if ((checkCount += 1) > 1) lost();
     };
     const lease: Lease = { owner: currentOwner(), assertLease };
     const ended = await run({ ...deps, retries: 0, lease: () => Promise.resolve(lease) });

@@ -161,20 +161,20 @@ it.runIf(hasExiftool && hasFfmpeg)(
     const mark = { UserDefinedText: `(DigitalSourceType) ${term}` };
     const found = JSON.parse(execFileSync('exiftool', args, { encoding: 'utf8' })) as object[];
     expect(found).toMatchObject([mark, ...found.slice(1).map(() => ({ ...mark, Title: 'a boat' }))]);
-    const heard = [speech, ...copies.map(({ bytes = Buffer.alloc(0) }) => bytes)].map((each) => {
+    const decoded = [speech, ...copies.map(({ bytes = Buffer.alloc(0) }) => bytes)].map((each) => {
       const { complaints, output } = ffmpeg(each, [], ['-f', 'md5']);
       return [complaints.replaceAll(/0x[0-9a-f]+/g, ''), output.toString()];
     });
-    expect(new Set(heard.map(String)).size).toBe(1);
+    expect(new Set(decoded.map(String)).size).toBe(1);
   },
 );
 
-it.runIf(hasFfmpeg)('ffmpeg decodes a file with the mark of --mark without a warning', async () => {
+it.runIf(hasFfmpeg)('ffmpeg decodes a file marked with --mark without a warning', async () => {
   const { bytes: merged = Buffer.alloc(0) } = await marked(Buffer.concat([clip, tool]));
   for (const each of [made, merged]) expect(ffmpeg(each, [], ['-f', 'null']).complaints).toBe('');
 });
 
-it.runIf(hasExiftool)('exiftool reads the mark of --mark and the existing metadata', async () => {
+it.runIf(hasExiftool)('exiftool reads the mark that --mark adds, and the existing metadata', async () => {
   for (const [bytes, creator] of [
     [clip, undefined],
     [Buffer.concat([clip, tool]), 'boat maker'],

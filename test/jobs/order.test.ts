@@ -44,17 +44,19 @@ describe('a fingerprint of the requested body', () => {
     fingerprintOf({ protocol: 'b', body, userBody: asked }, 'g');
 
   it('ignores additions from a default or the model list', () => {
-    const asked = { ModelName: 'Lite' };
-    expect(of({ ...asked, ModelVersion: '2' }, asked)).toBe(of({ ...asked, ModelVersion: '1' }, asked));
-    expect(of({ ...asked, ModelVersion: '1' }, asked)).toBe(of(asked));
-    expect(of(asked, { ModelName: 'Other' })).not.toBe(of(asked));
+    const userBody = { ModelName: 'Lite' };
+    expect(of({ ...userBody, ModelVersion: '2' }, userBody)).toBe(
+      of({ ...userBody, ModelVersion: '1' }, userBody),
+    );
+    expect(of({ ...userBody, ModelVersion: '1' }, userBody)).toBe(of(userBody));
+    expect(of(userBody, { ModelName: 'Other' })).not.toBe(of(userBody));
   });
 });
 
 describe('the recorded body', () => {
   const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
 
-  it('is the whole body, or the body with each long text replaced by its hash if the body is too large', () => {
+  it('is the whole body, or the body with each long string replaced by its hash if the body is too large', () => {
     const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
     expect(recordedBody(fits)).toEqual({ request: fits });
     const [prompt, short] = [`${fits.prompt}é`, 'y'.repeat(16 * 1024)];
@@ -71,7 +73,7 @@ describe('the recorded body', () => {
     });
   });
 
-  it('is a hash if the body is too large even without its long texts', () => {
+  it('is a hash if the body is too large even without its long strings', () => {
     const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
     expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });
   });

@@ -170,7 +170,7 @@ describe('prune, with or without --keys,', () => {
     expect(await prunedAfterClaim('damaged')).toMatchObject({ removed: [], kept: { in_use: 1, open: 1 } });
   });
 
-  it('keeps a piece of a longer text while its file exists', async () => {
+  it('keeps a piece of long text while its file exists', async () => {
     const variant = '0001-abcdef0123456789';
     const path = join(folder, 'book.mp3.pieces', variant);
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };

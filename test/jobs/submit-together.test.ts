@@ -265,9 +265,9 @@ describe('one job', () => {
 
   it('keeps a second run waiting while the first run sends it, at most until the deadline', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    const held: (() => void)[] = [];
+    const responses: (() => void)[] = [];
     server.answers.push((_, response) => {
-      held.push(() => says({ task_id: server.create() })({} as never, response));
+      responses.push(() => says({ task_id: server.create() })({} as never, response));
     });
     const order = orderOf({ key: 'k' });
     const first = run(await depsFor(server.url, state, alive), order);
@@ -276,7 +276,7 @@ describe('one job', () => {
     const pending = await run(impatient, { ...order, deadline: deadlineIn(1000, impatient.clock) });
     expect(pending).toMatchObject({ exit: 8, error: { charged: 'maybe', retry: 'resume' } });
     const patient = run(await depsFor(server.url, state, alive), order);
-    held.forEach((answer) => answer());
+    responses.forEach((answer) => answer());
     expect((await first).exit).toBe(0);
     expect(await patient).toMatchObject({ exit: 0, isResumed: true });
     expect(server.created).toBe(1);
@@ -284,15 +284,15 @@ describe('one job', () => {
 
   it('is reported as rejected by the sending run and by a waiting run if the gateway refuses it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    const held: (() => void)[] = [];
+    const responses: (() => void)[] = [];
     server.answers.push((_, response) => {
-      held.push(() => says({ error: { message: 'no such thing' } }, 422)({} as never, response));
+      responses.push(() => says({ error: { message: 'no such thing' } }, 422)({} as never, response));
     });
     const order = orderOf({ key: 'k' });
     const first = run(await depsFor(server.url, state, alive), order);
     await expect.poll(() => server.requests.length).toBe(1);
     const second = await depsFor(server.url, state, alive);
-    second.clock.onSleep = () => held.splice(0).forEach((answer) => answer());
+    second.clock.onSleep = () => responses.splice(0).forEach((answer) => answer());
     expect(await run(second, order)).toMatchObject({ exit: 4 });
     expect((await first).exit).toBe(4);
     expect(server.requests).toHaveLength(1);

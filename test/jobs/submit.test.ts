@@ -34,7 +34,7 @@ describe('a submission without a connection', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('exits 6 after the last retry and leaves the job `prepared`, and the rerun sends the job', async () => {
+  it('exits with 6 after the last retry and leaves the job `prepared`, and the rerun sends the job', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -73,7 +73,7 @@ describe('a submission without a connection', () => {
 });
 
 describe('an established connection that breaks or stalls', () => {
-  it('leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted', async () => {
+  it('leads to exit 7, and the rerun sends nothing and exits with 7 until a handle is adopted', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => {
       server.create();
@@ -173,7 +173,7 @@ describe('a submission with an upload', () => {
     expect(server.requests.map(({ path }) => path)).toEqual(['/uploaded']);
   });
 
-  it('exits 130 and sends nothing if it is interrupted during the upload', async () => {
+  it('exits with 130 and sends nothing if it is interrupted during the upload', async () => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder());
     const upload = (): Promise<never> => {
@@ -303,7 +303,7 @@ describe('a submission to a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('exits 6 after the last retry if every response is a 429, and the rerun submits again', async () => {
+  it('exits with 6 after the last retry if every response is a 429, and the rerun submits again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -316,7 +316,7 @@ describe('a submission to a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('exits 6 immediately if Retry-After is longer than the timeout, and the error states when to try again', async () => {
+  it('exits with 6 immediately if Retry-After is longer than the timeout, and the error states when to try again', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -327,7 +327,7 @@ describe('a submission to a busy gateway', () => {
 });
 
 describe('a repeated command', () => {
-  it('resumes a job whose run died after the job was accepted, and makes a second take of a successful job', async () => {
+  it('resumes a job whose run died after the job was accepted, and makes a second take of a job that succeeded', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const first = await run(deps);
@@ -455,7 +455,7 @@ describe('a repeated command', () => {
     }
   });
 
-  it("exits 7 if an earlier job's record is lost, but submits with --new", async () => {
+  it("exits with 7 if an earlier job's record is lost, but submits with --new", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state));
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
@@ -470,7 +470,7 @@ describe('a repeated command', () => {
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
     ['a different key', 'k', { key: 'l' }, /A different --key submits it anyway/],
   ])(
-    'exits 7 if its claim is damaged and no job belongs to the claim, but submits with %s',
+    'exits with 7 if its claim is damaged and no job belongs to the claim, but submits with %s',
     async (_, key, other, way) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);
@@ -488,7 +488,7 @@ describe('a repeated command', () => {
     },
   );
 
-  it('exits 7 if a damaged claim appears just before the run makes its own claim', async () => {
+  it('exits with 7 if a damaged claim appears just before the run makes its own claim', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const name = names.first({ fingerprint: fingerprintOf(orderOf(), deps.gateway) });

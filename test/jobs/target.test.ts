@@ -84,7 +84,7 @@ it.each([
   expect([isSameOutput(one, other), isSameOutput(one, one)]).toEqual([false, true]);
 });
 
-it('only pieces of a long text are hidden, not files in a folder with a similar name', async () => {
+it('only pieces of long text are hidden, not files in a folder with a similar name', async () => {
   const fingerprint = 'abcdef0123456789'.repeat(4);
   const ledger = await openFileLedger(freshFolder(), () => 0);
   const variant = pieceName(12_345, fingerprint);

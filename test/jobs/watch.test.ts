@@ -372,8 +372,8 @@ describe('a wait with irregular responses', () => {
     expect(at.server.answers).toHaveLength(0);
     // The gateway no longer has the result.
     at.server.answers.push(...Array.from({ length: 11 }, () => failed));
-    const gone = await failure(waitFor({ ...at, job }, c, { isImmediate: true }));
-    expect(gone).toMatchObject({ code: 'result_unavailable', exitCode: 9, charged: 'yes', retry: 'resume' });
+    const error = await failure(waitFor({ ...at, job }, c, { isImmediate: true }));
+    expect(error).toMatchObject({ code: 'result_unavailable', exitCode: 9, charged: 'yes', retry: 'resume' });
     expect(at.server.answers).toHaveLength(0);
   });
 

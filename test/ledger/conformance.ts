@@ -102,11 +102,11 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await (await open()).append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
       await ledger.read(id);
       await ledger.append(other, { type: 'finished', state: 'failed', native_status: 'no' });
-      const left = await unfinished(ledger);
-      expect(left).toContain(other);
+      const openIds = await unfinished(ledger);
+      expect(openIds).toContain(other);
       expect(await ledger.ids()).toEqual([other, id]);
       await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
-      expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
+      expect(await unfinished(ledger)).toEqual(openIds.filter((each) => each === id));
       await ledger.append(id, { type: 'rated', rating: 3 });
       expect(await unfinished(ledger)).toEqual([]);
     });

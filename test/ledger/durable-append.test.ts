@@ -77,7 +77,7 @@ describe('an appended line', () => {
     ['to a complete line', 'one\n', {}, 'one\ntwo\n'],
     ['to an empty file', '', {}, 'two\n'],
     ['to a torn line', 'on', {}, 'on\ntwo\n'],
-    ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
+    ['to a torn line with a terminator', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
     ['to a torn line that must remain unchanged', 'on', { tornEnd: '' }, 'ontwo\n'],
     ['to a line that is known to be complete', 'on', { isComplete: () => true }, 'ontwo\n'],
     ['to a line that is not known to be complete', 'on', { isComplete: () => false }, 'on\ntwo\n'],

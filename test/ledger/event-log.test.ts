@@ -83,7 +83,7 @@ describe('an event log', () => {
     ]);
   });
 
-  it('ignores the second mark if two processes mark the same torn line', () => {
+  it('ignores the second terminator if two processes terminate the same torn line', () => {
     expect(decodeEvents(`${log}${tornEnd}${encodeEvent(accepted, now)}`)).toHaveLength(3);
   });
 });

@@ -635,7 +635,8 @@ describe('an index', () => {
 
   it('is completed once, rather than by each command, if no job has a handle', async () => {
     const { ledger, state } = await made();
-    for (let asked = 0; asked < 2; asked += 1) expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
+    for (let lookups = 0; lookups < 2; lookups += 1)
+      expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
     const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
     expect([statSync(log).size, statSync(count).size]).toEqual([32, 1]);
   });
@@ -657,7 +658,7 @@ describe('an index', () => {
       for (const log of logs) appendFileSync(log, rubbish);
     }
     const sizes = logs.map((log) => statSync(log).size);
-    for (let asked = 0; asked < 30; asked += 1) {
+    for (let lookups = 0; lookups < 30; lookups += 1) {
       expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
       for (const id of ids) expect(await ledger.lookup('handle', handleOf(id))).toEqual([id]);
     }

@@ -121,7 +121,7 @@ describe('for any events in any order,', () => {
         fc.pre(before.state === 'sending' || before.state === 'unknown');
         const after = fold(...events, next);
         fc.pre(after.state === 'prepared' || after.state === 'rejected');
-        if (next === 'damage') throw new Error('damage made it sendable');
+        if (next === 'damage') throw new Error('damage made the job sendable');
         expect(['unavailable', 'rejected', 'resolved']).toContain(next.type);
         if (next.type === 'unavailable' || next.type === 'rejected')
           expect(next.attempt).toBeGreaterThanOrEqual(before.record.attempts);

@@ -137,11 +137,11 @@ async function expectSound(world: World, name: Name, what: string, isDoubtful = 
   expect(world.created.length, `${what}: tasks`).toBeLessThanOrEqual(1 + world.takes);
   const { ledger } = await depsOf(world);
   const jobs = await jobsOf(ledger);
-  const known = jobs.map(({ handle }) => handle);
+  const handles = jobs.map(({ handle }) => handle);
   expect(jobs.filter(({ key }) => key === 'boat').length, `${what}: jobs of the key`).toBeLessThanOrEqual(1);
   if (!isDoubtful)
     expect(
-      world.created.filter((handle) => !known.includes(handle)),
+      world.created.filter((handle) => !handles.includes(handle)),
       `${what}: lost`,
     ).toEqual([]);
   const listed = (await ledger.listed()).slice().filter((id) => jobs.some((job) => job.id === id));
@@ -214,9 +214,9 @@ it('a job removed while another process is about to send it either still exists 
       await process_(world, sends);
     };
     ({ steps } = await process_(world, removes, { at, act }));
-    const known = (await jobsOf((await depsOf(world)).ledger)).map(({ handle }) => handle);
+    const handles = (await jobsOf((await depsOf(world)).ledger)).map(({ handle }) => handle);
     expect(
-      world.created.filter((handle) => !known.includes(handle)),
+      world.created.filter((handle) => !handles.includes(handle)),
       `sent before change ${at} of ${steps}`,
     ).toEqual([]);
   } while (at < steps);

@@ -55,8 +55,8 @@ class World {
   private readonly client: GatewayClient = {
     baseUrl: url,
     exchange: (request, options) => (request.method === 'POST' ? this.post(options) : this.poll()),
-    stream: () => Promise.reject(new Error('nothing is streamed here')),
-    downloadConnections: () => Promise.reject(new Error('nothing is fetched here')),
+    stream: () => Promise.reject(new Error('this test streams nothing')),
+    downloadConnections: () => Promise.reject(new Error('this test fetches nothing')),
     close: () => undefined,
   };
 
@@ -132,7 +132,7 @@ function stateAfter(day: Day, { key, state, isClaimed, hasEarlierDoubt }: Model)
   if (day === 'accepts') return 'accepted';
   if (hasEarlierDoubt) return 'unknown';
   if (day === 'refuses') return 'rejected';
-  // A refusal is valid until more is known, and a key permanently belongs to its job.
+  // A job that was rejected under a key remains rejected until its next attempt is claimed.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -151,8 +151,8 @@ async function expectSound(world: World, model: Model): Promise<void> {
   if (job !== undefined) expect([!isOpenFor(job, goal), job.record.damaged]).toEqual([model.isSettled, 0]);
   const { ledger } = await world.process();
   const jobs = await Promise.all((await ledger.ids()).map((id) => ledger.read(id)));
-  const known = jobs.map((each) => each?.handle);
-  const lost = world.handles.filter((handle) => !known.includes(handle) && !world.disowned.has(handle));
+  const handles = jobs.map((each) => each?.handle);
+  const lost = world.handles.filter((handle) => !handles.includes(handle) && !world.disowned.has(handle));
   if (lost.length > 0) expect([model.state, lost.length]).toEqual(['unknown', 1]);
 }
 
@@ -200,7 +200,7 @@ class Submit implements Command {
   }
 }
 
-/** Sends a job in doubt again, by decision of the user. */
+/** Sends a job in doubt again, because the user decided to. */
 class Resubmit implements Command {
   constructor(
     readonly day: Day,
@@ -231,7 +231,7 @@ class Resubmit implements Command {
   }
 }
 
-/** A submission, the first or by decision of the user another one, whose process dies at one of its ledger calls. */
+/** A submission (the first, or another one that the user decided on) whose process dies at one of its ledger calls. */
 class DieSubmitting implements Command {
   constructor(
     readonly day: Day,
@@ -314,7 +314,7 @@ class Resolve implements Command {
     if (isOpen) {
       model.isUnconfirmed = this.how === 'adopted';
       model.hasEarlierDoubt = this.how === 'resubmit';
-      // Without a run, nobody sends the job again.
+      // Without a run, no process sends the job again.
       model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'unknown' } as const)[
         this.how
       ];

@@ -17,8 +17,8 @@ describe('a process', () => {
 
   it('is not considered alive if it has ended or runs on another machine', () => {
     const own = currentOwner();
-    for (const gone of [deadOwner(), { ...own, host: 'elsewhere' }, { ...own, host: '' }])
-      expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
+    for (const otherOwner of [deadOwner(), { ...own, host: 'elsewhere' }, { ...own, host: '' }])
+      expect(lifeOf(otherOwner), JSON.stringify(otherOwner)).not.toBe('alive');
   });
 
   it.each([0, -1, Number.NaN])('is dead if its pid is %d', (pid) => {
@@ -104,7 +104,7 @@ describe('a process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: 'before the restart' })).toBe('dead');
   });
 
-  it('is the same process for another copy of mgw in its thread', async () => {
+  it('is identified as the same process by another copy of mgw in its thread', async () => {
     const own = currentOwner();
     const copyUrl = '../../src/ledger/owner.ts?copy';
     const copy = (await import(copyUrl)) as { currentOwner: typeof currentOwner; lifeOf: typeof lifeOf };

@@ -97,7 +97,7 @@ describe('the library: a video', () => {
       });
     expect(gateway.submissions).toHaveLength(1);
     const { files } = await clientOf().job('@last');
-    expect(files).toMatchObject([{ mismatches: [{ field: 'duration', asked: 6, delivered: 2 }] }]);
+    expect(files).toMatchObject([{ mismatches: [{ field: 'duration', requested: 6, delivered: 2 }] }]);
     expect(readFileSync(output).toString('latin1')).toContain('trainedAlgorithmicMedia');
     expect(existsSync(`${output}.json`)).toBe(false);
     await expect(clientOf().fetch('@last', { strict: true })).rejects.toMatchObject({
@@ -119,9 +119,9 @@ describe('the library: a video', () => {
     const client = clientOf();
     const { job } = await client.submit(boat);
     for await (const seen of client.watch(job.id)) if (seen.state === 'running') break;
-    const asked = gateway.seen.length;
+    const requestCount = gateway.seen.length;
     gateway.polls = 0;
-    expect(gateway.seen.length).toBe(asked);
+    expect(gateway.seen.length).toBe(requestCount);
     expect((await client.wait(job.id)).state).toBe('succeeded');
   });
 });
@@ -385,9 +385,9 @@ describe('the library: an abort', () => {
     stop.abort();
     for (const error of await Promise.all(waits)) expect(error.exitCode).toBe(130);
     expect(warned).not.toHaveBeenCalled();
-    const asked = gateway.seen.length;
+    const requestCount = gateway.seen.length;
     const last = errorOf(client.wait(job.id));
-    await until(() => gateway.seen.length > asked);
+    await until(() => gateway.seen.length > requestCount);
     await client.close();
     expect((await last).exitCode).toBe(130);
   });
@@ -536,13 +536,13 @@ describe('the library: speech', () => {
   it('is saved as a file, and repeating the call with its key does not pay again', async () => {
     const { server, client } = await speaking([hello, world, end]);
     const order = { text: 'Hello, world.', output: join(freshFolder(), 'hello.mp3'), key: 'hello' };
-    const spoken = await client.speak(order);
-    expect(spoken).toMatchObject({ file: { path: order.output, bytes: 12 }, resumed: false });
+    const result = await client.speak(order);
+    expect(result).toMatchObject({ file: { path: order.output, bytes: 12 }, resumed: false });
     expect(readFileSync(order.output, 'utf8')).toBe('hello, world');
-    expect(await client.speak(order)).toMatchObject({ job: { id: spoken.job.id }, resumed: true });
-    expect(await client.wait(spoken.job.id)).toMatchObject({ state: 'succeeded' });
+    expect(await client.speak(order)).toMatchObject({ job: { id: result.job.id }, resumed: true });
+    expect(await client.wait(result.job.id)).toMatchObject({ state: 'succeeded' });
     const copy = join(freshFolder(), 'copy.mp3');
-    expect((await client.fetch(spoken.job.id, { output: copy })).files).toMatchObject([
+    expect((await client.fetch(result.job.id, { output: copy })).files).toMatchObject([
       { path: copy, bytes: 12 },
     ]);
     expect(server.requests).toHaveLength(1);
@@ -586,17 +586,17 @@ describe('the library: speech', () => {
 
   it('yields the received audio and then throws an error if it breaks off', async () => {
     const { client } = await speaking([hello]);
-    const heard: Uint8Array[] = [];
+    const received: Uint8Array[] = [];
     const listen = async (): Promise<void> => {
       for await (const piece of client.speakStream({ text: 'Hello, world.', key: 'hello' }))
-        heard.push(piece);
+        received.push(piece);
     };
     expect(await errorOf(listen())).toMatchObject({
       code: 'speech_incomplete',
       charged: 'yes',
       retry: 'never',
     });
-    expect(Buffer.concat(heard)).toEqual(hello);
+    expect(Buffer.concat(received)).toEqual(hello);
     expect(await errorOf(listen())).toMatchObject({ charged: 'no', retry: 'never', job: { key: 'hello' } });
   });
 
@@ -620,10 +620,10 @@ describe('the library: speech', () => {
 describe('the library: an interruption', () => {
   it('ends a request to the store if the client is closed', async () => {
     const store = await s3Server();
-    const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
+    const requested = new Promise<void>((resolve) => store.faults.push(() => resolve()));
     const client = clientOf({ env: { ...user.env, ...account, AWS_ENDPOINT_URL_S3: store.url } });
     const failed = errorOf(client.submit({ ...boat, output: 's3://bucket/boat.mp4' }));
-    await asked;
+    await requested;
     await client.close();
     expect(await failed).toMatchObject({ exitCode: 130, charged: 'no' });
     expect(gateway.submissions).toEqual([]);

@@ -44,7 +44,7 @@ function unionText(schemas: readonly JsonSchema[], optional: readonly string[]):
 }
 
 function sentence(text: string): string {
-  // The first letter of a value such as t2v is not capitalised, because values are case-sensitive.
+  // The first letter of a value such as t2v is not capitalized, because values are case-sensitive.
   if (/^[a-z]+\d/.test(text)) return `${text}.`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

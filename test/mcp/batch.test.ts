@@ -173,13 +173,13 @@ test('a row of a running batch is not sent if the outcome of its request has bec
   ];
   writeFileSync(join(user.cwd, 'clips.yaml'), JSON.stringify({ concurrency: 1, rows: all }));
   const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
-  const asked = { manifest: 'clips.yaml', output: 'clips/{id}.{ext}' };
-  expect(await agent.call('batch_run', asked)).toMatchObject({ ok: true, charged: 'maybe' });
+  const input = { manifest: 'clips.yaml', output: 'clips/{id}.{ext}' };
+  expect(await agent.call('batch_run', input)).toMatchObject({ ok: true, charged: 'maybe' });
   await expect.poll(() => server.posts()).toBe(1);
   const lost = await agent.call('submit_video', { key: 'k', ...same });
   expect(lost.error?.code).toBe('submit_unknown');
   reject();
-  const status = await ended(agent, asked);
+  const status = await ended(agent, input);
   expect(status['rows']).toMatchObject([
     { id: 'one', state: 'rejected' },
     { id: 'two', state: 'new', error: { code: 'submit_unknown' } },
@@ -245,7 +245,7 @@ test("an agent receives the list of a batch's mismatching videos, as an error in
   const [id] = status['mismatched'] as string[];
   expect(status['mismatched']).toEqual([expect.stringMatching(/^(one|two)$/)]);
   expect((await agent.call('jobs', { mismatched: true })).jobs).toMatchObject([
-    { key: `clips/${id}`, files: [{ mismatches: [{ asked: 5, delivered: 2.5 }] }] },
+    { key: `clips/${id}`, files: [{ mismatches: [{ requested: 5, delivered: 2.5 }] }] },
   ]);
   expect(await agent.call('batch_status', { ...batch, strict: true })).toMatchObject({
     ok: false,
@@ -320,7 +320,7 @@ test("an agent's batch is refused if it reads or writes outside the root, or set
     for (const tool of ['batch_plan', 'batch_run'])
       expect(await agent.call(tool, { ...asked }), JSON.stringify(asked)).toMatchObject(refusal);
   };
-  for (const asked of outside) await check(asked);
+  for (const input of outside) await check(input);
   for (const each of invalid) {
     writeFileSync(join(cwd, 'clips.jsonl'), JSON.stringify(each));
     await check(batch);

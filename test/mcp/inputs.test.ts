@@ -65,20 +65,20 @@ test("a command that the MCP server suggests uses the server's gateway, files an
   await user.run(['budget', 'set', 'shared', '100']);
   const confirming = ['mcp', '--budget-name', 'shared', '--confirm-over', '3'];
   const agent = await connect('v1', user, ['--base-url', chosen.url, ...confirming]);
-  const given = { key: 'one', ...withImage, image: 'boat.png' };
-  const { command = [] } = await agent.call('submit_video', given);
+  const input = { key: 'one', ...withImage, image: 'boat.png' };
+  const { command = [] } = await agent.call('submit_video', input);
   expect((await user.run(withoutPrefix(user, command).slice(1))).code).toBe(0);
   expect([chosen.posts(), other.posts()]).toEqual([1, 0]);
-  expect(await agent.call('submit_video', given)).toMatchObject({ ok: true, resumed: true });
+  expect(await agent.call('submit_video', input)).toMatchObject({ ok: true, resumed: true });
   expect((await agent.call('budget'))['budgets']).toMatchObject([{ spent: '8' }]);
 });
 
-test("a text that looks like a flag does not remove the server's flags from the command that the MCP server suggests", async () => {
+test("text that looks like a flag does not remove the server's flags from the command that the MCP server suggests", async () => {
   const user = newUser();
   const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '9', '--confirm-over', '0']);
   for (const text of ['--sandbox', '--base-url', '--help']) {
-    const given = { key: 'one', text, speaker: 'x', output: 'out.mp3' };
-    const { command } = await agent.call('speak', given);
+    const input = { key: 'one', text, speaker: 'x', output: 'out.mp3' };
+    const { command } = await agent.call('speak', input);
     expect(withoutPrefix(user, command).slice(0, 3)).toEqual(['mgw', '--sandbox', 'tts']);
   }
 });
@@ -102,7 +102,7 @@ test('the environment of the MCP server is converted to flags in the command tha
   ]);
 });
 
-test('an image of an agent is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside', async () => {
+test("an agent's image is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside", async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);

@@ -12,10 +12,10 @@ describe.each(clients)('an agent with the client %s', (kind) => {
   test('prompts its user only before a payment above the --confirm-over amount, and pays once for each key', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
-    const asked: string[] = [];
+    const messages: string[] = [];
     let action: 'accept' | 'decline' = 'decline';
     const agent = await connect(kind, await userOf(server.url), args, (message) => {
-      asked.push(message);
+      messages.push(message);
       return action === 'accept' ? { action, content: { pay: true } } : { action };
     });
     const order = { key: 'one', ...video };
@@ -25,13 +25,13 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     action = 'accept';
     const first = await agent.call('submit_video', order);
     expect(first).toMatchObject({ ok: true, charged: 'yes', next: { tool: 'wait' } });
-    expect(asked).toHaveLength(2);
+    expect(messages).toHaveLength(2);
     const again = { ok: true, charged: 'no', resumed: true, job: { id: first.job?.id } };
     expect(await agent.call('submit_video', order)).toMatchObject(again);
     const conflict = { ok: false, charged: 'no', error: { code: 'conflict' } };
     expect(await agent.call('submit_video', { ...order, prompt: 'a ship' })).toMatchObject(conflict);
-    expect(asked).toHaveLength(2);
-    expect(asked[0]).toContain('may cost 5');
+    expect(messages).toHaveLength(2);
+    expect(messages[0]).toContain('may cost 5');
     expect(server.posts()).toBe(1);
   });
 });
@@ -82,34 +82,34 @@ describe('an agent', () => {
 
   test('is refused a payment over the budget without a prompt to its user', async () => {
     const server = await gateway();
-    let asked = 0;
+    let questionCount = 0;
     const agent = await connect(
       'v1',
       await userOf(server.url),
       ['mcp', '--budget', '4', '--confirm-over', '3'],
       () => {
-        asked += 1;
+        questionCount += 1;
         return { action: 'accept', content: { pay: true } };
       },
     );
     const answer = await agent.call('submit_video', { key: 'one', ...video });
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
     expect(answer.error?.message).toContain('too low');
-    expect([asked, server.posts()]).toEqual([0, 0]);
+    expect([questionCount, server.posts()]).toEqual([0, 0]);
   });
 
   test('prompts its user again before it repeats a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
-    let asked = 0;
+    let questionCount = 0;
     const agent = await connect('v1', await userOf(server.url), args, () => {
-      asked += 1;
+      questionCount += 1;
       return { action: 'accept', content: { pay: true } };
     });
     for (const count of [1, 2]) {
       const answer = await agent.call('submit_video', { key: 'one', ...video });
       expect(answer).toMatchObject({ ok: false, charged: 'no', error: { exit_code: 4 } });
-      expect(asked).toBe(count);
+      expect(questionCount).toBe(count);
     }
   });
 

@@ -3,20 +3,20 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { releaseBuffer, reuseBuffers, readBytes } from '../../src/media/buffers.ts';
 
-const most = 1024 * 1024;
+const max = 1024 * 1024;
 
 /** Simulates a connection. `room` returns the next buffer's size, and `read` the chunk that the reader receives. */
 function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
-  const { buffer, callback } = reuseBuffers(most);
-  const given: Uint8Array[] = [];
-  const reader = { push: (chunk: Uint8Array) => given.push(chunk) > 0 } as unknown as Readable;
+  const { buffer, callback } = reuseBuffers(max);
+  const buffers: Uint8Array[] = [];
+  const reader = { push: (chunk: Uint8Array) => buffers.push(chunk) > 0 } as unknown as Readable;
   let next = buffer();
   return {
     room: () => next.length,
     read: (length, value) => {
       callback.call(reader, length, next.fill(value, 0, length));
       next = buffer();
-      return given.pop() ?? Buffer.alloc(0);
+      return buffers.pop() ?? Buffer.alloc(0);
     },
   };
 }
@@ -27,9 +27,9 @@ it('a read buffer grows while large reads arrive', () => {
   read(readBytes - 1, 0);
   expect(room()).toBe(readBytes);
   read(readBytes, 0);
-  expect(room()).toBe(most);
+  expect(room()).toBe(max);
   read(readBytes, 0);
-  expect(room()).toBe(most);
+  expect(room()).toBe(max);
   read(1, 0);
   expect(room()).toBe(readBytes);
 });
@@ -57,9 +57,9 @@ it('a read buffer in use is not overwritten until it is returned', () => {
 it('a returned read buffer is used again', () => {
   const { read } = connection();
   read(readBytes, 1);
-  const second = read(most, 2);
+  const second = read(max, 2);
   releaseBuffer(second);
   // This read's buffer was allocated before the release.
-  read(most, 3);
-  expect(read(most, 4).buffer === second.buffer).toBe(true);
+  read(max, 3);
+  expect(read(max, 4).buffer === second.buffer).toBe(true);
 });

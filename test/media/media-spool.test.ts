@@ -49,7 +49,7 @@ describe('the media spool', () => {
     expect(result).toMatchObject({ overflow: false, closed: 1 });
   });
 
-  test('recognises a name that contains escapes', async () => {
+  test('recognizes a name that contains escapes', async () => {
     const result = await spool('{"encoded\\u0056ideo":"QQ=="}');
     expect(result.media.map(String)).toEqual(['A']);
   });
@@ -194,25 +194,25 @@ describe('a body in the media spool', () => {
 
   test('waits for a slow sink', async () => {
     let under = 0;
-    let most = 0;
+    let max = 0;
     const write = async (): Promise<void> => {
-      most = Math.max(most, ++under);
+      max = Math.max(max, ++under);
       await new Promise(setImmediate);
       under -= 1;
     };
     const openSink = () => Promise.resolve({ write, close: () => Promise.resolve() });
     await spool(inline('QUJD'.repeat(250_000)), { openSink, cuts: everyByte(40).map((n) => n * 25_000) });
-    expect(most).toBe(1);
+    expect(max).toBe(1);
   });
 });
 
 /** Returns a value's JSON text. `escape` chooses how to write each `+`, `/` and `=` in a string. */
-function serialise(value: Json, escape: (character: string) => string): string {
+function serialize(value: Json, escape: (character: string) => string): string {
   if (typeof value === 'string') return JSON.stringify(value).replace(/[+/=]/g, escape);
-  if (Array.isArray(value)) return `[${value.map((item) => serialise(item, escape)).join(' , ')}]`;
+  if (Array.isArray(value)) return `[${value.map((item) => serialize(item, escape)).join(' , ')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   const members = Object.entries(value);
-  return `{${members.map(([key, item]) => `${serialise(key, escape)} :\t${serialise(item ?? null, escape)}`).join(',')}}`;
+  return `{${members.map(([key, item]) => `${serialize(key, escape)} :\t${serialize(item ?? null, escape)}`).join(',')}}`;
 }
 
 function escaper(every: number): (character: string) => string {
@@ -261,12 +261,12 @@ test('the media spool returns the same value and media for any JSON, however it 
   const cuts = fc.array(fc.nat(), { maxLength: 20 });
   await fc.assert(
     fc.asyncProperty(tree, cuts, fc.integer({ min: 1, max: 9 }), async (node, places, every) => {
-      const taken: Buffer[] = [];
-      const { sent, kept } = sides(node, taken);
-      const result = await spool(serialise(sent, escaper(every)), { cuts: places });
+      const buffers: Buffer[] = [];
+      const { sent, kept } = sides(node, buffers);
+      const result = await spool(serialize(sent, escaper(every)), { cuts: places });
       expect(JSON.parse(result.text)).toEqual(JSON.parse(JSON.stringify(kept)));
       expect(result.media.map((bytes) => bytes.toString('hex'))).toEqual(
-        taken.map((bytes) => bytes.toString('hex')),
+        buffers.map((bytes) => bytes.toString('hex')),
       );
       expect(result.spooled.every(({ fault }) => fault === undefined)).toBe(true);
     }),

@@ -79,11 +79,11 @@ it.each([
   ],
   ['no label in a WAV file that contains the names of labels', Buffer.from('RIFF....WAVE AIGC c2pa'), []],
   ['no label in an MP4 file without labels', Buffer.concat([ftyp, box('mdat', 100)]), []],
-])('mgw recognises a provenance label or its absence: %s', (_, bytes, kinds) => {
+])('mgw recognizes a provenance label or its absence: %s', (_, bytes, kinds) => {
   expect(kindsIn(bytes)).toEqual(kinds);
 });
 
-it.runIf(hasFfmpeg)('mgw recognises a provenance label written by ffmpeg', () => {
+it.runIf(hasFfmpeg)('mgw recognizes a provenance label written by ffmpeg', () => {
   const input = ['-f', 'lavfi', '-i', 'testsrc=s=64x48:d=0.2'];
   const label = ['-movflags', 'use_metadata_tags', '-metadata', 'AIGC={"Label":"1"}'];
   execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, ...label, '-f', 'mp4', path]);

@@ -18,9 +18,9 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
 });
 
 /** Returns a budget that makes the given decision, and the calls that the budget receives. */
-function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
-  const told: string[] = [];
-  const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));
+function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; calls: string[] } {
+  const notes: string[] = [];
+  const note = (what: string): Promise<void> => Promise.resolve(void notes.push(what));
   const budget: Partial<Budget> = {
     reserve: async (charge, limit) => {
       await note(`reserve ${charge.id.replace(/\.\w{8}$/, '')} ${limit === undefined ? 'its own' : 'given'}`);
@@ -32,7 +32,7 @@ function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: 
     release: (id) => note(`release ${id.slice(0, 5)}`),
     state: () => Promise.resolve(state),
   };
-  return { budget: budget as Budget, told };
+  return { budget: budget as Budget, calls: notes };
 }
 
 const fits: Decision = { fits: true };
@@ -40,7 +40,7 @@ const purchase: Purchase = { name: 'job_1', subject: 'a boat', cost: { at_most: 
 const notes: string[] = [];
 const ask = (allowances: Allowance[], of: Purchase = purchase): Promise<Reservation> =>
   reserve(of, allowances, leaseOf(owner), (text) => void notes.push(text));
-const named = (name: string, budget: Budget, more: Partial<Allowance> = {}): Allowance => ({
+const allowance = (name: string, budget: Budget, more: Partial<Allowance> = {}): Allowance => ({
   ...{ name, label: `the budget ${name}`, budget, ...more },
 });
 
@@ -58,28 +58,28 @@ describe('a reservation', () => {
   ])('with the payment outcome "%s" is settled in every budget by the calls %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
-    const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
-    const { money } = held;
+    const reservation = await ask([allowance('a', one.budget), allowance('b', other.budget, { limit })]);
+    const { money } = reservation;
     expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'], limit: '9' });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
-    await held.settle(outcome);
-    expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
-    expect(other.told).toEqual(['reserve job_1 given', ...settled]);
+    await reservation.settle(outcome);
+    expect(one.calls).toEqual(['reserve job_1 its own', ...settled]);
+    expect(other.calls).toEqual(['reserve job_1 given', ...settled]);
   });
 
   it('needs neither a price nor a lease if there is no budget', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
-    const held = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
-    expect(held.money).toEqual({ cost: undefined });
-    await held.settle('accepted');
+    const reservation = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
+    expect(reservation.money).toEqual({ cost: undefined });
+    await reservation.settle('accepted');
   });
 
   it('is made in all budgets or in none', async () => {
     for (const last of [budgetOf({ fits: false, state: stateOf(1, 0) }), budgetOf(new Error('disk'))]) {
       const first = budgetOf(fits);
-      await expect(ask([named('a', first.budget), named('b', last.budget)])).rejects.toThrow();
-      expect(first.told).toEqual(['reserve job_1 its own', 'release job_1']);
-      expect(last.told).toEqual(['reserve job_1 its own']);
+      await expect(ask([allowance('a', first.budget), allowance('b', last.budget)])).rejects.toThrow();
+      expect(first.calls).toEqual(['reserve job_1 its own', 'release job_1']);
+      expect(last.calls).toEqual(['reserve job_1 its own']);
     }
   });
 
@@ -87,13 +87,13 @@ describe('a reservation', () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
-    const held = await ask([named('a', budget), named('b', other.budget)]);
+    const reservation = await ask([allowance('a', budget), allowance('b', other.budget)]);
     notes.splice(0);
-    await held.settle('accepted');
+    await reservation.settle('accepted');
     expect(notes).toMatchObject([
       expect.stringMatching(/0\.4 could not be recorded in the budget a: disk full/),
     ]);
-    expect(other.told.at(-1)).toBe('keep job_1');
+    expect(other.calls.at(-1)).toBe('keep job_1');
   });
 });
 
@@ -101,7 +101,7 @@ describe('a payment that a budget does not allow', () => {
   const raise = ['mgw', 'budget', 'set', 'a'];
   const limit = { amount: decimalOf(1) };
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
-    refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
+    refusal(ask([allowance('a', budgetOf({ fits: false, state }).budget, more)], of));
 
   it('causes an error with the required amount and the command that raises the limit', async () => {
     const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raiseCommand: raise });
@@ -155,13 +155,13 @@ describe('a payment that a budget does not allow', () => {
     const { budget } = budgetOf(fits, stateOf(1, 0, { amount: parseDecimal('1.5') }));
     const of = { name: 'j', subject: 'a boat' };
     const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];
-    const error = await refusal(ask([named('a', budget)], { ...of, priceCommand }));
+    const error = await refusal(ask([allowance('a', budget)], { ...of, priceCommand }));
     expect(error).toMatchObject({ code: 'budget', next: priceCommand, budget: { left: '0.5', spent: '1' } });
     expect(error.message).toContain(
       'the budget a (0.5 credits left). The request was not sent. Set the price',
     );
     expect('cost_at_most' in (error.budget ?? {})).toBe(false);
-    const fixed = await refusal(ask([named('a', budget)], of));
+    const fixed = await refusal(ask([allowance('a', budget)], of));
     expect([fixed.next, fixed.message.includes('without a budget')]).toEqual([undefined, true]);
     // A higher limit does not help.
     expect(neededLimit(error, decimalOf(2))).toBeUndefined();

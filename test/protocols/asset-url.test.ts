@@ -5,7 +5,7 @@ import { anyCharacter } from '../support/any-character.ts';
 
 const notHttp = 'is not an http:// or https:// URL';
 const unclean = 'contains white space, a control character or a backslash';
-const isPrivate = 'points into a private network';
+const isPrivate = 'points to a private network';
 
 describe('checkAssetUrl', () => {
   it.each([

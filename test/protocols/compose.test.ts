@@ -41,7 +41,7 @@ function composed(input: Partial<ComposeInput>): JsonObject {
 
 describe('compose', () => {
   it('puts each kind of flag into its field', () => {
-    const given = {
+    const request = {
       prompt: 'a cat',
       duration: '5',
       reference: ['u', 'v'],
@@ -49,7 +49,7 @@ describe('compose', () => {
       enhance: true,
       image: new Uint8Array(3),
     };
-    expect(composed({ flags: given })).toEqual({
+    expect(composed({ flags: request })).toEqual({
       instances: [{ prompt: 'a cat', image: { size: 3 } }],
       duration: 5,
       files: [{ url: 'u' }, { url: 'v' }],
@@ -186,7 +186,7 @@ describe('compose', () => {
       '--duration: 1e3 is not allowed; allowed: a whole number in digits, such as 5',
     ],
     [
-      'a blank text',
+      'blank text',
       { flags: { prompt: ' ' } },
       '--prompt (instances.0.prompt): " " is not allowed; allowed: non-empty text',
     ],

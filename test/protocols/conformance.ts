@@ -72,7 +72,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   describe(`requests of protocol ${protocol.name}`, () => {
     it('contain a valid body unchanged', () => {
       const before = JSON.stringify(samples.body);
-      const normal = protocol.normalise(samples.body);
+      const normal = protocol.normalize(samples.body);
       expect(violationMessage(check(normal))).toBe('');
       const { method, path, body } = protocol.submission(normal);
       expect([method, path.startsWith('/')]).toEqual(['POST', true]);
@@ -80,9 +80,9 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(JSON.stringify(samples.body)).toBe(before);
     });
 
-    it('are the same after a second normalisation', () => {
-      const once = protocol.normalise(samples.body);
-      expect(protocol.normalise(once)).toEqual(once);
+    it('are the same after a second normalization', () => {
+      const once = protocol.normalize(samples.body);
+      expect(protocol.normalize(once)).toEqual(once);
     });
 
     it('do not contain the key, because the client adds it', () => {
@@ -102,13 +102,13 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
     ])('never contain a handle that changes their path: %s', (_, handle) => {
-      const asked = attempt(() => protocol.query(handle));
-      if (asked.error !== undefined) {
-        expectUnaskable(asked.error);
+      const exchange = attempt(() => protocol.query(handle));
+      if (exchange.error !== undefined) {
+        expectUnaskable(exchange.error);
         return;
       }
       // A protocol whose queries have a body may send any handle in the body.
-      expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
+      expect(exchange.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
     it('are checked without throwing or changing the body', () => {
@@ -116,7 +116,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
           const before = JSON.stringify(body);
-          for (const violation of check(protocol.normalise(body))) {
+          for (const violation of check(protocol.normalize(body))) {
             expect(violation.field).not.toBe('');
             expect(violation.allowed).not.toBe('');
             expect(violation.value.length).toBeLessThanOrEqual(80);
@@ -211,9 +211,9 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     it.each(submission.accepted)(
       "are not refusals if their message is a task's JSON, regardless of the status: $name",
       (sample) => {
-        const said = { message: replyOf(sample).text };
+        const failure = { message: replyOf(sample).text };
         for (const status of [200, 307, 400, 403, 429, 500, 503])
-          for (const body of [said, { error: said }, { code: 'x', message: JSON.stringify(said) }])
+          for (const body of [failure, { error: failure }, { code: 'x', message: JSON.stringify(failure) }])
             expect(submit({ headers: { 'retry-after': '1' }, status, body }).kind).toBe('unknown');
       },
     );

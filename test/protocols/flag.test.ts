@@ -80,6 +80,6 @@ describe('the parser of listed values', () => {
   it('accepts only the exact spelling of its values', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');
-    for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');
+    for (const value of ['I2V', 'i2v ', '', true]) expect(() => parse(value)).toThrow('t2v, i2v');
   });
 });

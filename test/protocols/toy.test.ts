@@ -52,7 +52,7 @@ it('a new protocol supports submitting, querying, moving to another machine, wai
   const saved = await json('video', 'd', 'fetch', job.id, '-o', '{seed}-{slug}.mp4');
   expect(saved.files).toMatchObject([{ path: join(user.cwd, '7-a-boat.mp4') }]);
   expect(server.created).toBe(1);
-  // An mgw without the protocol can show the job, but not fetch it.
+  // A build without the protocol can show the job, but not fetch it.
   const shown = await user.run(['jobs', 'show', job.id, '--json']);
   expect(shown.json.job).toMatchObject({ protocol: 'd', state: 'succeeded' });
   const refused = await user.run(['jobs', 'fetch', job.id, '-o', 'again.mp4', '--json']);

@@ -42,7 +42,7 @@ describe('judgeFailedSubmission', () => {
     ['a message alone', { message: 'slow down' }, 'unavailable'],
     ['no error', {}, 'unknown'],
     ['a list', ['overloaded'], 'unknown'],
-    ['a text', '"overloaded"', 'unknown'],
+    ['text', '"overloaded"', 'unknown'],
     [
       'the phrase "Service Unavailable" alone, as from a load balancer',
       { message: 'Service Unavailable' },
@@ -187,7 +187,7 @@ describe('judgeFailedSubmission', () => {
   it.each([
     [{ prompt: '42 boats' }, JSON.stringify({ task_id: '42' })],
     [{ prompt: `${long}9` }, `${long} waits`],
-  ])('recognises a task id in the response even if it resembles part of the request: %j', (sent, message) => {
+  ])('recognizes a task id in the response even if it resembles part of the request: %j', (sent, message) => {
     expect(judgeFailedSubmission(reply(429, message), sent).kind).toBe('unknown');
   });
 

@@ -4,12 +4,12 @@ import { ResponseStream } from '../../src/responses/respond.ts';
 import type { ResponseEnd } from '../../src/responses/wire.ts';
 
 const response = (more: object): object => ({ id: 'resp_1', object: 'response', ...more });
-const said = (text: string): object[] => [{ type: 'message', content: [{ type: 'output_text', text }] }];
+const outputOf = (text: string): object[] => [{ type: 'message', content: [{ type: 'output_text', text }] }];
 const place = { item_id: 'm', output_index: 0, content_index: 0 };
 const delta = (text: string): object => ({ type: 'response.output_text.delta', ...place, delta: text });
 const completed = (text: string): object => ({
   type: 'response.completed',
-  response: response({ status: 'completed', output: said(text) }),
+  response: response({ status: 'completed', output: outputOf(text) }),
 });
 
 /** Formats events as server-sent events, each with a name. */
@@ -163,7 +163,7 @@ describe('a streamed response', () => {
       response: response({
         status: 'incomplete',
         incomplete_details: { reason: 'max_output_tokens' },
-        output: said('Hel'),
+        output: outputOf('Hel'),
       }),
     };
     expect(read(sse(delta('Hel'), event))).toMatchObject({
@@ -198,9 +198,9 @@ describe('a streamed response', () => {
   test('is abandoned if its text is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const event = Buffer.from(sse(delta('x'.repeat(1024 * 1024))));
-    let taken = 0;
-    for (; reader.end === undefined && taken < 64; taken += 1) reader.push(event);
-    expect(taken).toBeLessThan(20);
+    let eventCount = 0;
+    for (; reader.end === undefined && eventCount < 64; eventCount += 1) reader.push(event);
+    expect(eventCount).toBeLessThan(20);
     expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the response is too large' });
   });
 
@@ -208,9 +208,9 @@ describe('a streamed response', () => {
     const reader = new ResponseStream(() => undefined);
     const chunk = Buffer.alloc(1024 * 1024, 'x');
     reader.push(Buffer.from('data: '));
-    let taken = 0;
-    for (; reader.end === undefined && taken < 64; taken += 1) reader.push(chunk);
-    expect(taken).toBeLessThan(20);
+    let eventCount = 0;
+    for (; reader.end === undefined && eventCount < 64; eventCount += 1) reader.push(chunk);
+    expect(eventCount).toBeLessThan(20);
     expect(reader.finish()).toMatchObject({ kind: 'cut' });
   });
 });

@@ -76,10 +76,10 @@ test('mgw responses sends the key as Bearer, and reads the response', async () =
 
 test.each([
   ['a document', JSON.stringify(whole), 'text/plain'],
-  ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
+  ['a document after white space', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
   ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
-])('a response in the form of %s is recognised despite a wrong content type', async (_, text, type) => {
+])('a response in the form of %s is recognized despite a wrong content type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',
     text: 'Hello',
@@ -258,9 +258,9 @@ describe('a connection for a Responses request', () => {
 
   const start = JSON.stringify(whole).replace(/"\}\]\}\]\}$/, '');
   test.each([
-    ['in a text', start, 'Hello'],
+    ['in a string', start, 'Hello'],
     ['in an escape', `${start}\\\\\\u00e`, 'Hello\\'],
-    ['after a text', `${start}"}],`, 'Hello'],
+    ['after a string', `${start}"}],`, 'Hello'],
   ])('yields the received text of a document that is truncated %s', async (_, document, text) => {
     const { client } = await served(cutTo(document));
     expect(await call(client)).toMatchObject({

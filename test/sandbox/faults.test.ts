@@ -149,13 +149,13 @@ describe('chaos', () => {
       );
       return new Set(hits.filter((name) => name !== undefined));
     };
-    const ways = allFaults
+    const cases = allFaults
       .map(({ name }) => name)
       .filter(
         (name) =>
           /^(b-)?(submit|poll|download|url|models|tts|responses)-/.test(name) && name !== 'download-stall',
       );
-    expect([...seen('b')].sort()).toEqual([...ways].sort());
+    expect([...seen('b')].sort()).toEqual([...cases].sort());
     expect([...seen('c')].filter((name) => name.startsWith('b-'))).toEqual([]);
   });
 });

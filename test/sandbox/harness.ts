@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Sandbox, type SandboxOptions, startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 
-/** A sandbox with its own state directory and a manual clock. */
+/** A sandbox with its own state folder and a manual clock. */
 export interface TestSandbox extends Sandbox {
   stateDir: string;
   clock: { now: number };
@@ -29,7 +29,7 @@ export interface Answer {
   at(path: string): unknown;
 }
 
-/** Returns a new state directory that is removed after the test. */
+/** Returns a new state folder that is removed after the test. */
 export function freshState(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-sandbox-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));

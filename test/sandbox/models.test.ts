@@ -26,8 +26,8 @@ test("the sandbox lists each model's protocols, and the versions of Protocol B m
 
 test('the sandbox returns one model by its id, or an error with HTTP 200 for an unknown id', async () => {
   const gateway = await sandbox();
-  const known = await gateway.call('GET', '/v1/models/vendor-h3');
-  expect(known.body).toMatchObject({ id: 'vendor-h3', object: 'model', protocols: ['c'] });
+  const response = await gateway.call('GET', '/v1/models/vendor-h3');
+  expect(response.body).toMatchObject({ id: 'vendor-h3', object: 'model', protocols: ['c'] });
   const unknown = await gateway.call('GET', '/v1/models/nothing');
   expect([unknown.status, unknown.at('error.code')]).toEqual([200, 'model_not_found']);
 });

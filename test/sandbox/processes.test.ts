@@ -23,7 +23,7 @@ const PROGRAM = `
   console.log(JSON.stringify(statuses));
 `;
 
-/** Runs two copies of the program at once with one state directory. Returns the statuses of all 30 responses. */
+/** Runs two copies of the program at once with one state folder. Returns the statuses of all 30 responses. */
 async function together(state: string, options: Partial<SandboxOptions>): Promise<number[]> {
   const folder = join(dirname(state), 'program');
   mkdirSync(folder);

@@ -109,7 +109,7 @@ describe('a Protocol B task creation in the sandbox', () => {
     ['no prompt', { ...BODY, Prompt: '' }, 'MissingParameter'],
     ['a field name in camel case', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
     ['SubAppId at any depth', { ...BODY, OutputConfig: { Extra: [{ SubAppId: 1 }] } }],
-    ['a serialised SubAppId', { ...EXTENDED, ExtInfo: '{"SubAppId":1}' }],
+    ['a serialized SubAppId', { ...EXTENDED, ExtInfo: '{"SubAppId":1}' }],
     ['FileId', withFile({ FileId: '1' })],
     ['LastFrameFileId', { ...BODY, LastFrameFileId: '1' }],
     ['draft_task_id', { ...EXTENDED, ExtInfo: draft }],
@@ -121,7 +121,7 @@ describe('a Protocol B task creation in the sandbox', () => {
     ['permanent storage', withOutput({ StorageMode: 'Permanent' })],
     ['a boolean for sound', withOutput({ AudioGeneration: true })],
     ['an object for ExtInfo', { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown }],
-    ['an ExtInfo that is serialised only once', { ...EXTENDED, ExtInfo: ONCE }],
+    ['an ExtInfo that is serialized only once', { ...EXTENDED, ExtInfo: ONCE }],
   ];
   test('is refused, with an error in an HTTP 200 response and at no charge, if its body is invalid', async () => {
     const gateway = await sandbox();
@@ -195,7 +195,7 @@ describe('a Protocol B task in the sandbox', () => {
     expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
   });
 
-  test('is found only if a query contains its id, in the form of text, and nothing else', async () => {
+  test('is found only if a query contains nothing but its id, as text', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });

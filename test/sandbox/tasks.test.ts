@@ -28,7 +28,7 @@ test('a sandbox task never returns to an earlier state, and reaches its planned 
   );
 });
 
-test('sandbox task ids are the same for the same seed, and unique in a state directory', async () => {
+test('sandbox task ids are the same for the same seed, and unique in a state folder', async () => {
   const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
     (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
   const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];

@@ -46,8 +46,8 @@ describe('an imported job', () => {
     });
     const other = userHere(gateway.url);
     writeFileSync(join(other.cwd, 'jobs.jsonl'), JSON.stringify({ ...exported, events }));
-    const taken = await other.run(['jobs', 'import', 'jobs.jsonl']);
-    expect(taken.code, taken.stderr).toBe(0);
+    const result = await other.run(['jobs', 'import', 'jobs.jsonl']);
+    expect(result.code, result.stderr).toBe(0);
     return other;
   }
 

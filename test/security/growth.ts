@@ -1,17 +1,17 @@
 /** Returns the lowest CPU time of a few runs, in ms. Slower runs include the process's other work. */
 export function costOf(act: () => unknown, runs = 3): number {
-  let least = Number.POSITIVE_INFINITY;
+  let min = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs; run += 1) {
     const before = process.cpuUsage();
     act();
     const { user, system } = process.cpuUsage(before);
-    least = Math.min(least, (user + system) / 1000);
+    min = Math.min(min, (user + system) / 1000);
   }
-  return least;
+  return min;
 }
 
 // The minimum duration of a run, in ms. A shorter measurement would be mostly start-up time.
-const least = 4;
+const min = 4;
 
 /**
  * Whether the time to read text grows linearly: doubling the length must not take much more than twice the time. The
@@ -29,7 +29,7 @@ export function growsWithText(
   for (let size = from; size <= to; size *= 2) {
     const text = fill(unit, size);
     const cost = costOf(() => read(text));
-    steep = cost > least && cost > 3 * before ? steep + 1 : 0;
+    steep = cost > min && cost > 3 * before ? steep + 1 : 0;
     if (steep === 2) return false;
     before = cost;
   }

@@ -9,7 +9,7 @@ import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn, filesBelow } from './commands.ts';
 import { reflections, startMirror, type Reflection } from './mirror.ts';
 
-/** Returns every spelling in which gateways are known to log a key, and some further spellings. */
+/** Returns every spelling in which gateways are known to log a key, and some other spellings. */
 function spellingsOf(key: string): string {
   const each = (form: (hex: string) => string): string =>
     [...Buffer.from(key)].map((byte) => form(byte.toString(16).padStart(2, '0'))).join('');
@@ -37,12 +37,12 @@ describe('a gateway that reflects the key', () => {
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);
-      const ways = [['-v'], ['--json']];
+      const flagSets = [['-v'], ['--json']];
       for (const [index, command] of commandsIn(user.cwd, reflection).entries()) {
         // Each command runs with -v in some cases and with --json in the others.
-        const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
-        const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
-        const name = `${command.join(' ')} ${way.join(' ')}`;
+        const flags = flagSets[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
+        const { code, stdout, stderr } = await runHere([...command, ...flags], user.env, '', hurried(1000));
+        const name = `${command.join(' ')} ${flags.join(' ')}`;
         expect(findKey(stdout, canaryKey), `stdout of ${name}`).toBeUndefined();
         expect(findKey(stderr, canaryKey), `stderr of ${name}`).toBeUndefined();
         expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);
@@ -92,9 +92,9 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not contain the key during a submission', async () => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
-    const asked = new Promise((resolve) => gateway.script.submit.push(resolve));
+    const requested = new Promise((resolve) => gateway.script.submit.push(resolve));
     const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];
-    await expectHidden(newUser(gateway.url).start(submit), asked, 'SIGKILL');
+    await expectHidden(newUser(gateway.url).start(submit), requested, 'SIGKILL');
     await gateway.close();
   });
 

@@ -36,8 +36,8 @@ export async function startMirror(words: Words): Promise<Mirror> {
   });
   const main = await listen((request, response) => {
     const key = keyIn(request);
-    const said = { word: words.word(key), text: words.text(key) };
-    answer({ request, response, ...said, words, strangerUrl: `http://localhost:${other.port}/` });
+    const forms = { word: words.word(key), text: words.text(key) };
+    answer({ request, response, ...forms, words, strangerUrl: `http://localhost:${other.port}/` });
   });
   const close = async (): Promise<void> => {
     await Promise.all([main.close(), other.close()]);

@@ -34,7 +34,7 @@ function slowUnit(pattern: RegExp): Unit | undefined {
   return stuckUnit(pattern, units) ?? units.find((unit) => !isFast(pattern, unit));
 }
 
-// An exponential pattern would never finish. All patterns are first tried on short texts, in a context with a time
+// An exponential pattern would never finish. All patterns are first tried on short strings, in a context with a time
 // limit.
 function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
   const run = { pattern, texts: units.map((unit) => fill(unit, 64)), tried: 0 };

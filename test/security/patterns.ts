@@ -65,8 +65,8 @@ function alternativesIn(tree: AST.Pattern): number[] {
 
 // Returns a short text that matches, if assertions allow it. `choice` selects the alternative.
 function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
-  const taken = alternatives[choice % alternatives.length];
-  return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');
+  const alternative = alternatives[choice % alternatives.length];
+  return (alternative?.elements ?? []).map((element) => elementText(element, choice)).join('');
 }
 
 function elementText(element: AST.Element, choice: number): string {

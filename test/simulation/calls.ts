@@ -1,11 +1,11 @@
 import type { Status } from './disk.ts';
 
 /** A simulated process's request to the machine: a system call, or a wait for the next event. */
-export interface Asked {
+export interface ProcessRequest {
   /** The system call; absent if the process has nothing to do before its next event. */
   call?: Call | undefined;
   /** The operations that the process has started since its last request. `ended` lists those that it has cancelled. */
-  begun: Begun[];
+  started: Operation[];
   ended: number[];
   /** The exit code if the process has ended. */
   exit?: number | undefined;
@@ -17,7 +17,7 @@ export interface Call {
 }
 
 /** An operation that causes one or more events: a system call, a timer, a connection or a request. */
-export interface Begun extends Call {
+export interface Operation extends Call {
   id: number;
 }
 

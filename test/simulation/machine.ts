@@ -1,5 +1,5 @@
 import { randomFor, type Random } from '../storm/random.ts';
-import type { Asked, Begun, Call, Replied } from './calls.ts';
+import type { Call, Operation, ProcessRequest, Replied } from './calls.ts';
 import { Disk, SystemError, type Remains } from './disk.ts';
 import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
@@ -59,7 +59,7 @@ interface Process {
   host: Host;
   ended: Ended;
   call: Call | undefined;
-  operations: Map<number, Begun & { due: number }>;
+  operations: Map<number, Operation & { due: number }>;
   requests: Map<number, Request>;
 }
 
@@ -108,11 +108,11 @@ export class Machine {
 
   /**
    * Runs command lines concurrently until all have ended. A power cut kills all processes; the commands that have not
-   * begun start afterwards.
+   * started start afterwards.
    */
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
-    const left = commands.map((args, index) => ({ args, index }));
+    const remaining = commands.map((args, index) => ({ args, index }));
     const planned = incidents.filter((each) => 'at' in each || 'after' in each);
     this.#earlier = this.#started;
     this.#awaited = incidents.flatMap((each) => ('before' in each ? [each] : []));
@@ -129,7 +129,7 @@ export class Machine {
     const first = this.steps;
     let seen = (this.#changes = 0);
     this.#lastStep = first + 60_000;
-    while (left.length > 0 || this.#processes.length > 0) {
+    while (remaining.length > 0 || this.#processes.length > 0) {
       this.#step();
       const random = randomFor(this.seed, String(this.steps));
       const isNow = (moment: Moment): boolean =>
@@ -141,12 +141,12 @@ export class Machine {
       for (const incident of now) this.#happens(incident, random);
       const isStart = now.some(isNextStarts);
       const isBusy = this.#processes.length > 0 && !isStart;
-      const next = starts.get((left[0]?.index ?? 0) + 1);
+      const next = starts.get((remaining[0]?.index ?? 0) + 1);
       const isLater = isBusy && (next === 'starts last' || this.#awaited.some(isNextStarts));
-      const begin = left.slice(0, isLater ? 0 : 1).map(({ args, index }) => ({
+      const begin = remaining.slice(0, isLater ? 0 : 1).map(({ args, index }) => ({
         isInWait: isBusy && next === 'starts in a wait',
         run: async () => {
-          left.shift();
+          remaining.shift();
           ends[index] = (await this.#start(args, index, isAlone)).ended;
         },
       }));
@@ -239,7 +239,7 @@ export class Machine {
     return this.#resume(process, this.#system(process, call));
   }
 
-  #complete(process: Process, operation: Begun): Promise<void> {
+  #complete(process: Process, operation: Operation): Promise<void> {
     const { id, name } = operation;
     if (name === 'timer') return this.#finish(process, id, {});
     if (name !== 'connect') return this.#finish(process, id, this.#system(process, operation));
@@ -256,31 +256,31 @@ export class Machine {
   }
 
   async #resume(process: Process, replied: Partial<Replied>): Promise<void> {
-    const asked = await process.host.resume({ ...this.#time(), ...replied });
-    this.#asked(process, asked);
-    process.call = asked.call;
-    if (asked.exit !== undefined) process.ended.code = asked.exit;
+    const request = await process.host.resume({ ...this.#time(), ...replied });
+    this.#handle(process, request);
+    process.call = request.call;
+    if (request.exit !== undefined) process.ended.code = request.exit;
   }
 
   #time(): { now: number; monotonic: number } {
     return { now: this.#now(), monotonic: this.#monotonic };
   }
 
-  #asked(process: Process, { begun, call, ended }: Asked): void {
+  #handle(process: Process, { started, call, ended }: ProcessRequest): void {
     const { operations } = process;
-    for (const each of begun)
+    for (const each of started)
       operations.set(each.id, { ...each, due: this.#monotonic + Math.max(1, Number(each.args[0]) || 0) });
     for (const id of ended) operations.delete(id);
-    for (const each of call === undefined ? begun : [...begun, call])
+    for (const each of call === undefined ? started : [...started, call])
       if (this.#isAwaited(process, each)) this.#due.push(...this.#awaited.splice(0, 1));
   }
 
   // A process that runs alone receives each reply immediately, in its own thread.
   #hostFor(process: () => Process): Host {
-    return this.threads.local((asked) => {
-      this.#asked(process(), asked);
+    return this.threads.local((request) => {
+      this.#handle(process(), request);
       this.#step();
-      return { ...this.#time(), ...this.#system(process(), asked.call as Call) };
+      return { ...this.#time(), ...this.#system(process(), request.call as Call) };
     });
   }
 
@@ -421,6 +421,6 @@ function shown(value: unknown): string {
   return value instanceof Uint8Array ? JSON.stringify(Buffer.from(value).toString()) : String(value);
 }
 
-function hasTimer(operations: ReadonlyMap<number, Begun>): boolean {
+function hasTimer(operations: ReadonlyMap<number, Operation>): boolean {
   return [...operations.values()].some(({ name }) => name === 'timer');
 }

@@ -66,7 +66,9 @@ async function playInProcesses(): Promise<Count> {
     Array.from({ length: cores }, async (_, index) => {
       const env = { ...process.env, MGW_SIMULATION_SHARE: `${index}/${cores}` };
       const child = fork(fileURLToPath(import.meta.url), [...words, '--seed', String(first)], { env });
-      const ended = once(child, 'exit').then(() => Promise.reject(new Error('a process played nothing')));
+      const ended = once(child, 'exit').then(() =>
+        Promise.reject(new Error('a process simulated no schedule')),
+      );
       const [count] = (await Promise.race([once(child, 'message'), ended])) as [Count];
       return count;
     }),
@@ -82,14 +84,14 @@ async function playAll(): Promise<Count> {
   let [played, broken] = [0, 0];
   for (const plan of plans()) {
     if (Date.now() > end) break;
-    const came = await play(plan, threads, values.trace);
+    const outcome = await play(plan, threads, values.trace);
     played += 1;
     if (played === 1) await replay(plan, threads);
-    if (came.violations.length > 0) {
+    if (outcome.violations.length > 0) {
       broken += 1;
-      await report(plan, came, threads, broken === 1);
+      await report(plan, outcome, threads, broken === 1);
       if (values.plant !== undefined) break;
-    } else if (values.trace) console.log(came.log.join('\n'));
+    } else if (values.trace) console.log(outcome.log.join('\n'));
   }
   await threads.close();
   return { played, broken };
@@ -118,7 +120,7 @@ async function report(
   if (values.trace) console.log(log.join('\n'));
   if (!isFirst) return;
   const { plan: short, played: shortest } = await shrink(plan, violations, threads);
-  console.log(`The shortest schedule found that does it: ${shortest.violations.join('; ')}`);
+  console.log(`The shortest schedule found that breaks a promise: ${shortest.violations.join('; ')}`);
   console.log(shortest.log.map((line) => `  ${line}`).join('\n'));
   console.log(JSON.stringify(short));
 }

@@ -145,7 +145,7 @@ export function planOf(seed: number): Plan {
   for (let count = 0; count < switches; count += 1) incidents.push({ ...at(), what: 'switch' });
   if (random() < 0.5) incidents.push(...chainOf(commands.length, random));
   if (random() < 0.4) incidents.push({ request: 2 + Math.floor(random() * 2), what: 'answer slow' });
-  // Schedules in which no process dies find the defects of processes that run for long.
+  // Schedules in which no process dies find the defects of long-running processes.
   const isCalm = random() < 0.4;
   if (!isCalm && random() < 0.4) incidents.push(...crashOf(length, random));
   const faults = isCalm ? 0 : Math.floor(random() * 6);

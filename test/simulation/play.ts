@@ -241,9 +241,9 @@ function isSameBody(one: string[], other: string[]): boolean {
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
   // Delivers all requests first, because a person checks only when no request is in transit.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
-  const known = (await jobsOf(machine)).map(({ handle }) => handle);
+  const handles = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
-    (created) => nameOf(created, args) !== undefined && !known.includes(created.handle),
+    (created) => nameOf(created, args) !== undefined && !handles.includes(created.handle),
   );
   const adopts = task !== undefined && args[0] !== 'tts';
   await machine.runOne(
@@ -306,9 +306,9 @@ function charges(
     ...created.flatMap(({ prompt, origin }, at) =>
       names[at] === undefined ? [`${prompt} was charged at another gateway, ${origin}`] : [],
     ),
-    ...[...allowed].flatMap(([name, most]) => {
+    ...[...allowed].flatMap(([name, max]) => {
       const { length } = names.filter((each) => each === name);
-      return length > most ? [`${name} was charged ${length} times, and ${most} at most is right`] : [];
+      return length > max ? [`${name} was charged ${length} times; the maximum is ${max}`] : [];
     }),
   ];
 }
@@ -316,14 +316,16 @@ function charges(
 /** Reports tasks whose handle is not in the ledger. */
 async function handles(machine: Machine, removals: number): Promise<string[]> {
   const jobs = await jobsOf(machine);
-  const known = jobs.map(({ handle }) => handle);
+  const handles = jobs.map(({ handle }) => handle);
   const lost = machine.traffic.created.filter(
-    ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
+    ({ handle, prompt }) => !handles.includes(handle) && !isSpeech(prompt),
   );
   // If its process died, a job remains `sending` until the next command reads the job and puts it in doubt.
   const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
   // Of two equal tasks, a person may have adopted the one that belongs to another job.
-  const doubled = known.filter((handle, at) => handle !== undefined && known.indexOf(handle) !== at).length;
+  const doubled = handles.filter(
+    (handle, at) => handle !== undefined && handles.indexOf(handle) !== at,
+  ).length;
   return lost.length > removals + unknown + doubled
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
     : [];
@@ -377,8 +379,10 @@ async function budgets(machine: Machine, removals: number, isUncertain: boolean)
 
 /** Reports temporary files next to the outputs. */
 function leftovers({ disk }: Machine): string[] {
-  const left = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
-  return left.length === 0 ? [] : [`left over: ${left.map(([path]) => path).join(', ')}`];
+  const leftovers = [...disk.files()].filter(
+    ([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path),
+  );
+  return leftovers.length === 0 ? [] : [`left over: ${leftovers.map(([path]) => path).join(', ')}`];
 }
 
 function has(incidents: readonly Incident[], what: Incident['what']): boolean {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { compileFunction } from 'node:vm';
-import type { Asked, Begun, Call, Replied, Start } from './calls.ts';
+import type { Call, Operation, ProcessRequest, Replied, Start } from './calls.ts';
 import { fileSystem } from './file-system.ts';
 import { network } from './network.ts';
 import { randomFor } from '../storm/random.ts';
@@ -26,12 +26,12 @@ export interface System {
  */
 export class Program {
   /** Returns the machine's reply to a request. Set by the host. */
-  answer: (asked: Asked) => Replied = () => {
+  answer: (request: ProcessRequest) => Replied = () => {
     throw new Error('no system');
   };
   now = 0;
   monotonic = 0;
-  begun: Begun[] = [];
+  started: Operation[] = [];
   ended: number[] = [];
   #process: Process | undefined;
   readonly #main: (args: string[]) => Promise<number>;
@@ -53,15 +53,15 @@ export class Program {
     const exported = {} as { main: (args: string[]) => Promise<number> };
     const globals = Object.create(globalThis) as typeof globalThis;
     this.#resets.push(() => Reflect.deleteProperty(globals, Symbol.for('mgw.instance')));
-    const given: Record<string, unknown> = {
+    const parameters: Record<string, unknown> = {
       ...{ exports: exported, require: load, globalThis: globals, ...globalsFor(this, system) },
       afterEachProcess: (reset: () => void) => void this.#resets.push(reset),
     };
     const text = readFileSync(bundle, 'utf8');
-    const evaluate = compileFunction(text, Object.keys(given), { filename: bundle }) as (
+    const evaluate = compileFunction(text, Object.keys(parameters), { filename: bundle }) as (
       ...all: unknown[]
     ) => void;
-    evaluate(...Object.values(given));
+    evaluate(...Object.values(parameters));
     this.#main = exported.main;
   }
 
@@ -71,7 +71,7 @@ export class Program {
   }
 
   /** Runs the process until it waits for its next event. */
-  async resume(replied: Replied): Promise<Asked> {
+  async resume(replied: Replied): Promise<ProcessRequest> {
     const { start, id, value, error, isDead } = this.#tellTime(replied);
     try {
       if (isDead === true) this.#process?.die();
@@ -87,18 +87,18 @@ export class Program {
     do await new Promise((resolve) => setImmediate(resolve));
     while ((this.#process?.immediates ?? 0) > 0);
     const exit = this.#process?.exit;
-    const asked = this.#asked({ exit });
-    return this.#process?.isDead === true || exit !== undefined ? { begun: [], ended: [], exit } : asked;
+    const request = this.#newRequest({ exit });
+    return this.#process?.isDead === true || exit !== undefined ? { started: [], ended: [], exit } : request;
   }
 
   ask(call: Call): Replied {
-    return this.#tellTime(this.answer(this.#asked({ call })));
+    return this.#tellTime(this.answer(this.#newRequest({ call })));
   }
 
-  #asked(more: Partial<Asked>): Asked {
-    const asked = { begun: this.begun, ended: this.ended, ...more };
-    [this.begun, this.ended] = [[], []];
-    return asked;
+  #newRequest(more: Partial<ProcessRequest>): ProcessRequest {
+    const request = { started: this.started, ended: this.ended, ...more };
+    [this.started, this.ended] = [[], []];
+    return request;
   }
 
   #tellTime(replied: Replied): Replied {
@@ -137,7 +137,7 @@ class Process implements System {
     if (this.isDead) return () => undefined;
     const id = (this.#last += 1);
     this.#operations.set(id, on);
-    this.#program.begun.push({ id, name, args });
+    this.#program.started.push({ id, name, args });
     return () => {
       if (this.#operations.delete(id) && !this.isDead) this.#program.ended.push(id);
     };

@@ -20,7 +20,7 @@ const planted = {
   transform(code, id) {
     const changes = (plants[plant] ?? []).filter(([file]) => id === src + file);
     return changes.reduce((text, [file, from, to]) => {
-      if (!text.includes(from)) throw new Error(`${file} no longer says: ${from}`);
+      if (!text.includes(from)) throw new Error(`${file} no longer contains: ${from}`);
       return text.replace(from, () => to);
     }, code);
   },

@@ -28,7 +28,12 @@ it('an incident happens before its call, and is reported as missed if the call i
   const take = () => {
     const calls = ['/a', '/b', '/a'].map((path) => ({ name: 'stat', args: [path] }));
     return {
-      resume: () => ({ begun: [], ended: [], exit: calls.length === 0 ? 0 : undefined, call: calls.shift() }),
+      resume: () => ({
+        started: [],
+        ended: [],
+        exit: calls.length === 0 ? 0 : undefined,
+        call: calls.shift(),
+      }),
     };
   };
   const threads = { take, giveBack: () => undefined } as unknown as Threads;

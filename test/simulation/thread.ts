@@ -1,5 +1,5 @@
 import { receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
-import type { Asked, Replied } from './calls.ts';
+import type { ProcessRequest, Replied } from './calls.ts';
 import { Program } from './program.ts';
 
 // A thread that runs processes, concurrently with other threads. The thread stops at each system call
@@ -11,8 +11,8 @@ const { port, turn, bundle } = workerData as {
   bundle: string;
 };
 
-function ask(asked: Asked): Replied {
-  port.postMessage(asked);
+function ask(request: ProcessRequest): Replied {
+  port.postMessage(request);
   Atomics.store(turn, 0, 0);
   Atomics.notify(turn, 0);
   while (Atomics.load(turn, 0) === 0) Atomics.wait(turn, 0, 0);
@@ -21,5 +21,5 @@ function ask(asked: Asked): Replied {
 
 const program = new Program(bundle);
 program.answer = ask;
-let asked: Asked = { begun: [], ended: [] };
-for (;;) asked = await program.resume(ask(asked));
+let request: ProcessRequest = { started: [], ended: [] };
+for (;;) request = await program.resume(ask(request));

@@ -1,11 +1,11 @@
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
-import type { Asked, Replied } from './calls.ts';
+import type { ProcessRequest, Replied } from './calls.ts';
 import { Program } from './program.ts';
 
 /** A host that runs one process. */
 export interface Host {
   /** Runs the process until its next request. */
-  resume(replied: Replied): Asked | Promise<Asked>;
+  resume(replied: Replied): ProcessRequest | Promise<ProcessRequest>;
 }
 
 /** A pool of threads, each of which runs one process at a time. Any number of machines can share the pool. */
@@ -30,7 +30,7 @@ export class Threads {
    * Returns a host in this thread for a process that runs alone. `answer` replies to the process's
    * system calls immediately.
    */
-  local(answer: (asked: Asked) => Replied): Host {
+  local(answer: (request: ProcessRequest) => Replied): Host {
     this.#local ??= new Program(this.bundle);
     this.#local.answer = answer;
     return this.#local;
@@ -62,7 +62,7 @@ class Thread implements Host {
     this.#next();
   }
 
-  resume(replied: Replied): Asked {
+  resume(replied: Replied): ProcessRequest {
     this.#port.postMessage(replied);
     Atomics.store(this.#turn, 0, 1);
     Atomics.notify(this.#turn, 0);
@@ -73,11 +73,11 @@ class Thread implements Host {
     await this.#worker.terminate();
   }
 
-  #next(): Asked {
+  #next(): ProcessRequest {
     // A late notification from the previous turn may wake this wait, so the loop checks the value again.
     while (Atomics.load(this.#turn, 0) === 1)
       if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
-        throw new Error('a process does not come to rest');
-    return receiveMessageOnPort(this.#port)?.message as Asked;
+        throw new Error('a process never becomes idle');
+    return receiveMessageOnPort(this.#port)?.message as ProcessRequest;
   }
 }

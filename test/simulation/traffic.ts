@@ -1,4 +1,4 @@
-import type { Begun } from './calls.ts';
+import type { Operation } from './calls.ts';
 import { Gateway, json, type Created, type Response } from './gateway.ts';
 import type { NetworkEvent } from './network.ts';
 
@@ -12,7 +12,7 @@ export type NetworkFault =
 /** A request in progress, and its response. */
 export interface Request {
   number: number;
-  begun: Begun;
+  started: Operation;
   fault: NetworkFault | undefined;
   hasArrived: boolean;
   events: NetworkEvent[];
@@ -45,11 +45,11 @@ export class Traffic {
     return isRefused;
   }
 
-  leave(begun: Begun): Request {
+  leave(started: Operation): Request {
     this.#count += 1;
     const number = this.#count;
     const fault = this.faults.get(number);
-    const request = { number, begun, fault, hasArrived: false, events: [], breaks: false, due: 0 };
+    const request = { number, started, fault, hasArrived: false, events: [], breaks: false, due: 0 };
     this.#flights.push(request);
     return request;
   }
@@ -60,8 +60,8 @@ export class Traffic {
   }
 
   arrive(request: Request): void {
-    const { fault, begun } = request;
-    const [method, path, , body, origin] = begun.args as [string, string, object, string, string];
+    const { fault, started } = request;
+    const [method, path, , body, origin] = started.args as [string, string, object, string, string];
     request.hasArrived = true;
     this.note(`request ${request.number}, ${method} ${path}${fault === undefined ? '' : `: ${fault}`}`);
     request.breaks = fault === 'lost' || fault === 'answer lost' || fault === 'answer cut';

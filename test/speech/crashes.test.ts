@@ -64,7 +64,7 @@ const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 test.each([
   ['before the response head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],
-])('a rerun of a speech command that was killed %s exits 9 and sends nothing', async (_, events) => {
+])('a rerun of a speech command that was killed %s exits with 9 and sends nothing', async (_, events) => {
   const { run, server, target, deps } = await after(...events);
   writeFileSync(`${target}.part`, 'some');
   const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
@@ -98,13 +98,13 @@ test('the error of a speech job that was killed inside the stream contains the s
 describe('the files of a speech run that was killed', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
-    const held = await lockAs(claimant, target, 'speech');
+    const lock = await lockAs(claimant, target, 'speech');
     if (write === undefined) {
-      closeSync((await held.openPart()).file);
+      closeSync((await lock.openPart()).file);
       return;
     }
     const sink = new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 });
-    sink.lock = held;
+    sink.lock = lock;
     await sink.open();
     await sink.write(write);
     const kept = await sink.complete();
@@ -158,11 +158,11 @@ describe('the run after a run that was killed while marking an MP3 file as AI-ge
     { target, deps }: Bench,
     ...written: ('output' | 'record')[]
   ): Promise<{ again: () => Promise<SpeechResult>; marked: Buffer }> => {
-    const left = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
-    left.lock = await lockAs(claimantOf(0), target, 'speech');
-    await left.open();
-    await left.write(mp3);
-    const kept = await left.complete();
+    const leftover = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
+    leftover.lock = await lockAs(claimantOf(0), target, 'speech');
+    await leftover.open();
+    await leftover.write(mp3);
+    const kept = await leftover.complete();
     const details = { kept };
     const [id = ''] = await deps.ledger.ids();
     await deps.ledger.append(id, {
@@ -171,11 +171,11 @@ describe('the run after a run that was killed while marking an MP3 file as AI-ge
       native_status: '20000000',
       details,
     });
-    const file = await left.publish(kept);
+    const file = await leftover.publish(kept);
     const marked = readFileSync(target);
     if (!written.includes('output')) rmSync(target);
     if (written.includes('record')) await deps.ledger.append(id, { type: 'file', file });
-    left.lock.release();
+    leftover.lock.release();
     const again = (): Promise<SpeechResult> => {
       const options = { target, force: false, mime: 'audio/mpeg', mark: () => undefined };
       const order = { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };
@@ -220,7 +220,7 @@ test('a finished speech file is delivered even if another run is waiting for the
   expect(server.requests).toHaveLength(0);
 });
 
-test("speech is saved, and mgw exits 10, if the ledger's disk fills up after the response head arrives", async () => {
+test("speech is saved, and mgw exits with 10, if the ledger's disk fills up after the response head arrives", async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

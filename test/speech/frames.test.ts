@@ -139,8 +139,8 @@ describe('an error in a stream of speech frames', () => {
     const splitter = new FrameSplitter();
     const chunk = Buffer.alloc(1024 * 1024, 'A');
     splitter.push(Buffer.from('{"data":"'));
-    let taken = 0;
-    for (; splitter.fault === undefined && taken < 64; taken += 1) splitter.push(chunk);
-    expect(taken).toBe(16);
+    let frameCount = 0;
+    for (; splitter.fault === undefined && frameCount < 64; frameCount += 1) splitter.push(chunk);
+    expect(frameCount).toBe(16);
   });
 });

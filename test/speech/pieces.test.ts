@@ -104,14 +104,14 @@ const broken = (response: ServerResponse): boolean => {
 };
 
 test('each piece of long speech is a separate job, and the output contains all pieces in order', async () => {
-  const held: (() => void)[] = [];
-  let most = 0;
+  const pending: (() => void)[] = [];
+  let max = 0;
   const server = await speechServer((response, seen) => {
-    held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
-    most = Math.max(most, held.length);
+    pending.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
+    max = Math.max(max, pending.length);
     // The first piece receives its response last, because the order of pieces must not depend on that of the responses.
-    if (held.length === 2) held.pop()?.();
-    if (server.requests.length === texts.length) held.pop()?.();
+    if (pending.length === 2) pending.pop()?.();
+    if (server.requests.length === texts.length) pending.pop()?.();
   });
   const { run, target, pieces, deps } = await bench(server.url);
   const { jobs, file, reused } = await run();
@@ -119,7 +119,7 @@ test('each piece of long speech is a separate job, and the output contains all p
   expect(file).toMatchObject({ path: target, bytes: 29 });
   expect(jobs.map((job) => job.request)).toEqual(bodies);
   expect(reused).toBe(0);
-  expect(most).toBe(2);
+  expect(max).toBe(2);
   expect(existsSync(pieces)).toBe(false);
   expect(new Set(jobs.map((job) => job.record.fingerprint)).size).toBe(5);
   expect(await deps.ledger.ids()).toHaveLength(5);
@@ -416,7 +416,7 @@ describe('the run after a killed run of long speech', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test("exits 10, and costs nothing, if the killed run's output was replaced", async () => {
+  test("exits with 10, and costs nothing, if the killed run's output was replaced", async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();

@@ -33,14 +33,14 @@ test('speech audio of any size, in any chunks, is received completely and in ord
     }));
     const end = { code: 20_000_000, message: 'ok' };
     const stream = Buffer.from([...frames, end].map((frame) => JSON.stringify(frame)).join('\n'));
-    const heard: Buffer[] = [];
+    const chunks: Buffer[] = [];
     const write = async (chunk: Uint8Array): Promise<void> => {
       await Promise.resolve();
-      heard.push(Buffer.from(chunk));
+      chunks.push(Buffer.from(chunk));
       releaseBuffer(chunk);
     };
     expect(await receive(Readable.from(read(stream, cuts)), write, limits)).toEqual({ kind: 'whole' });
-    expect(Buffer.concat(heard).equals(Buffer.concat([Buffer.from('a'), ...pieces]))).toBe(true);
+    expect(Buffer.concat(chunks).equals(Buffer.concat([Buffer.from('a'), ...pieces]))).toBe(true);
   });
   await fc.assert(property, { numRuns: 20 });
 });

@@ -129,9 +129,9 @@ describe('an output stream that receives speech', () => {
     const path = join(folder, 'a.mp3');
     writeFileSync(path, pcm);
     const stream = new PassThrough();
-    const gone = { path: join(folder, 'gone'), bytes: 6, sha256: sha256(pcm) };
-    expect(await new StreamSink(stream).recover([gone, { ...gone, path }])).toEqual({});
+    const missingPiece = { path: join(folder, 'gone'), bytes: 6, sha256: sha256(pcm) };
+    expect(await new StreamSink(stream).recover([missingPiece, { ...missingPiece, path }])).toEqual({});
     expect(stream.read()).toEqual(pcm);
-    expect(await new StreamSink(stream).recover([gone])).toBeUndefined();
+    expect(await new StreamSink(stream).recover([missingPiece])).toBeUndefined();
   });
 });

@@ -218,7 +218,7 @@ describe('a speech run whose stream does not prove success', () => {
       /no data arrived for 1 s/,
     ],
   ])(
-    'exits 9, keeps the received audio, and sends nothing when repeated, if the stream %s',
+    'exits with 9, keeps the received audio, and sends nothing when repeated, if the stream %s',
     async (_, answer, why) => {
       const server = await speechServer(answer);
       const { run, folder, target, deps } = await bench(server.url);

@@ -32,10 +32,10 @@ describe('the text splitter', () => {
     ['splits between characters as a last resort', 'abcdefgh', 3, ['abc', 'def', 'gh']],
     ['does not split at a decimal point', 'It is 3.14159 now', 13, ['It is 3.14159', 'now']],
     ['accepts a sentence that ends exactly at the limit', 'Abc. Def.', 4, ['Abc.', 'Def.']],
-    ['returns no pieces for a blank text', ' \n\t ', 3, []],
+    ['returns no pieces for blank text', ' \n\t ', 3, []],
     ['drops text that cannot be spoken', 'One.\n\n* * *\n\nTwo.', 6, ['One.', 'Two.']],
-  ])('%s', (_, text, most, pieces) => {
-    expect(splitText(text, most)).toEqual(pieces);
+  ])('%s', (_, text, max, pieces) => {
+    expect(splitText(text, max)).toEqual(pieces);
   });
 
   test('never splits a displayed character that fits into a piece', () => {
@@ -72,11 +72,11 @@ describe('text that was split for speech', () => {
     'é',
   );
   const text = fc.oneof(fc.string({ unit, maxLength: 200 }), fc.string({ unit: 'grapheme', maxLength: 100 }));
-  const most = fc.integer({ min: 1, max: 40 });
+  const max = fc.integer({ min: 1, max: 40 });
 
   test('is complete in its pieces, none of which is too long or ends inside a character', () => {
     fc.assert(
-      fc.property(text, most, (all, limit) => {
+      fc.property(text, max, (all, limit) => {
         expect(cutText(all, limit).join('')).toBe(all);
         const pieces = splitText(all, limit);
         for (const piece of pieces) {

@@ -261,11 +261,11 @@ describe('a failing store', () => {
   });
 });
 
-test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits 130, and the same command then works', async () => {
+test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits with 130, and the same command then works', async () => {
   const { user, store, sent } = await scene();
-  const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
+  const requested = new Promise<void>((resolve) => store.faults.push(() => resolve()));
   const running = user.start([...withImage, '--json']);
-  await asked;
+  await requested;
   running.child.kill('SIGINT');
   expect((await running.result).json).toMatchObject({ exit_code: 130, error: { charged: 'no' } });
   expect(sent()).toHaveLength(0);

@@ -78,7 +78,7 @@ describe('a file saved as an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('is uploaded in parts, leaves no unfinished upload, and is recognised by a rerun', async () => {
+  test('is uploaded in parts, leaves no unfinished upload, and is recognized by a rerun', async () => {
     const { store, begun, put } = await scene();
     await put();
     expect(store.objects.get(path)).toEqual(content);

@@ -44,8 +44,8 @@ describe('mgw --sandbox', () => {
     const ran = await user.run(['--sandbox', ...withImage, ...to]);
     expect(ran.code, ran.stderr + ran.stdout).toBe(0);
     expect(ran.json.job['state']).toBe('succeeded');
-    const spoken = await user.run(['--sandbox', 'tts', 'Hello', '-o', 's3://bucket/{id}.mp3']);
-    expect(spoken.code, spoken.stderr).toBe(0);
+    const result = await user.run(['--sandbox', 'tts', 'Hello', '-o', 's3://bucket/{id}.mp3']);
+    expect(result.code, result.stderr).toBe(0);
     expect(real.calls).toEqual([]);
     expect(real.objects.size).toBe(0);
   });
@@ -93,9 +93,9 @@ describe("the sandbox's storage with the AWS SDK", () => {
     const s3 = await served();
     await put(s3, "a/one (1) ü+'.txt", 'one', { Metadata: { sha256: 'x' }, ContentType: 'text/plain' });
     await put(s3, 'b.txt', 'two');
-    const got = await s3.send(new GetObjectCommand({ Bucket, Key: "a/one (1) ü+'.txt" }));
-    expect(got).toMatchObject({ Metadata: { sha256: 'x' }, ContentType: 'text/plain', ContentLength: 3 });
-    expect(got.ETag).toBe(`"${createHash('md5').update('one').digest('hex')}"`);
+    const object = await s3.send(new GetObjectCommand({ Bucket, Key: "a/one (1) ü+'.txt" }));
+    expect(object).toMatchObject({ Metadata: { sha256: 'x' }, ContentType: 'text/plain', ContentLength: 3 });
+    expect(object.ETag).toBe(`"${createHash('md5').update('one').digest('hex')}"`);
     expect(await get(s3, 'b.txt', { Range: 'bytes=1-' })).toBe('wo');
     const listed = await s3.send(new ListObjectsV2Command({ Bucket, Prefix: 'a/' }));
     expect(listed.Contents?.map(({ Key }) => Key)).toEqual(["a/one (1) ü+'.txt"]);

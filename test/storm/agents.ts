@@ -24,7 +24,7 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that several agents request one after the other, and that must be paid for only once. */
+/** Text that several agents request one after the other, and that must be paid for only once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
@@ -32,7 +32,7 @@ interface Wish {
   /** The number of keys used so far. An agent chooses another key only after a lost response. */
   keys: number;
   history: string[];
-  end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
+  end?: 'done' | 'unknown' | 'budget' | 'rejected' | 'failed';
 }
 
 const model = 'vendor-h3-mini';
@@ -59,11 +59,12 @@ class AgentStorm {
   }
 
   async run(wishes: Wish[], width: number): Promise<void> {
-    const left = [...wishes];
+    const remaining = [...wishes];
     const over = new AbortController();
     const killing = this.#killAtRandom(over.signal);
     const work = async (): Promise<void> => {
-      for (let wish = left.shift(); wish !== undefined; wish = left.shift()) await this.#fulfil(wish);
+      for (let wish = remaining.shift(); wish !== undefined; wish = remaining.shift())
+        await this.#fulfil(wish);
     };
     await Promise.all(Array.from({ length: width }, work));
     over.abort();
@@ -94,14 +95,14 @@ class AgentStorm {
     const { code } = await running.result;
     clearTimeout(timer);
     wish.history.push(`command ${wish.key}: ${code}`);
-    if (code === 0) wish.end = 'told';
+    if (code === 0) wish.end = 'done';
     if (code === 7) wish.end = 'unknown';
     if (code === 12) wish.end = 'budget';
   }
 
   async #call(wish: Wish, isCalm: boolean): Promise<void> {
     const { tool, key, text } = wish;
-    const given =
+    const input =
       tool === 'speak'
         ? { key, text, speaker: 'en_female_1', output: `${text.replaceAll(' ', '-')}.mp3` }
         : { key, model, prompt: text, duration: 5 };
@@ -112,7 +113,7 @@ class AgentStorm {
     this.#calls += 1;
     let answer: Answered | undefined;
     try {
-      answer = await (await this.#server(which)).call(tool, given, { signal: patience.signal });
+      answer = await (await this.#server(which)).call(tool, input, { signal: patience.signal });
     } catch {
       if (!patience.signal.aborted) this.#servers[which] = undefined;
     }
@@ -133,7 +134,7 @@ class AgentStorm {
 
   #read(wish: Wish, { ok, pending, error, next }: Answered): void {
     const first = next?.arguments['key'];
-    if (ok && pending === undefined) wish.end = 'told';
+    if (ok && pending === undefined) wish.end = 'done';
     else if (error?.code === 'conflict' && typeof first === 'string') wish.key = first;
     else if (error?.exit_code === 7) wish.end = 'unknown';
     else if (error?.exit_code === 12) wish.end = 'budget';
@@ -234,7 +235,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
     const charges = gateway.chargesFor(text);
     total += charges;
     const records = recordsOf(user, text);
-    if (end === 'told' ? charges === 1 : charges <= (end === 'unknown' || end === 'failed' ? 1 : 0)) continue;
+    if (end === 'done' ? charges === 1 : charges <= (end === 'unknown' || end === 'failed' ? 1 : 0)) continue;
     found.push([`${text} was charged ${charges} times (${end}):`, ...history, ...records].join('\n  '));
   }
   if (total * 5 > limit) found.push(`${total} charges of 5 exceed the budget of ${limit}`);
@@ -254,7 +255,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   return found;
 }
 
-// Returns the records of a text's jobs, to investigate a violation.
+// Returns the records of the jobs for a text, to investigate a violation.
 function recordsOf(user: User, text: string): string[] {
   const folder = join(user.env['MGW_STATE_DIR'] ?? '', 'jobs');
   const records = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8'));

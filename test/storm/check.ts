@@ -62,10 +62,10 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   const doubts = countBy(jobs.filter(isUnknown), intentOf);
   return tasks.flatMap((task) => {
     const intent = intentIn(task.prompt);
-    const left = doubts.get(intent) ?? 0;
+    const remaining = doubts.get(intent) ?? 0;
     if (handles.has(handleOf(task)) || jobs.some((job) => hasReplyWith(job, task.id))) return [];
-    doubts.set(intent, left - 1);
-    return left > 0 ? [] : [`${tokenOf(intent)}: ${handleOf(task)}`];
+    doubts.set(intent, remaining - 1);
+    return remaining > 0 ? [] : [`${tokenOf(intent)}: ${handleOf(task)}`];
   });
 }
 
@@ -128,8 +128,10 @@ const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
 function keyLeaks(world: World): string[] {
   const holds = (text: string): boolean => spellings.some((spelling) => text.includes(spelling));
   const files = filesBelow(world.root).filter((path) => !relative(world.gateway, path).startsWith('keys'));
-  const said = world.runs.filter(({ stdout, stderr }) => holds(stdout + stderr)).map(({ stderr }) => stderr);
-  return [...files.filter((path) => holds(path) || holds(readFileSync(path, 'latin1'))), ...said];
+  const messages = world.runs
+    .filter(({ stdout, stderr }) => holds(stdout + stderr))
+    .map(({ stderr }) => stderr);
+  return [...files.filter((path) => holds(path) || holds(readFileSync(path, 'latin1'))), ...messages];
 }
 
 function filesBelow(folder: string): string[] {

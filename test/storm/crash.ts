@@ -3,8 +3,8 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * The ways in which a disk operation fails: before it takes effect, after it has taken effect, after half of the data, or
- * together with every later operation that needs space.
+ * The ways in which a disk operation fails: before it takes effect, after it has taken effect, after half of the data,
+ * or together with every later operation that needs space.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
 

@@ -38,9 +38,9 @@ export function sweepFailures(
       if (ran.operations < crash.at) return false;
       const where = `${crash.how} at operation ${crash.at}`;
       violations.push(...oddEnd(ran, stage, scenario).map((odd) => `${scenario.name}, ${where}: ${odd}`));
-      const said = ran.stdout + ran.stderr;
+      const output = ran.stdout + ran.stderr;
       const printed = ran.code === 0 ? ran.stdout : '';
-      found.push({ where, tree: look(), created: created.all, printed, said });
+      found.push({ where, tree: look(), created: created.all, printed, said: output });
       return true;
     };
     await new Workers(worker, user.cwd).inOne(async (run) => {

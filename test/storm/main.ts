@@ -25,7 +25,7 @@ async function blow({ jobs, seed, chaos, width }: StormOptions): Promise<void> {
   const result = await storm({ jobs, seed, chaos, width, worker, onProgress });
   for (const [name, found] of Object.entries(result.violations))
     for (const what of found as string[]) console.error(`${name}: ${what}`);
-  if (result.root !== undefined) console.error(`The remains are in ${result.root}`);
+  if (result.root !== undefined) console.error(`The files are in ${result.root}`);
   console.log(`${summaryOf(result)}, seed ${seed}, ${((Date.now() - began) / 1000).toFixed(0)} s`);
   process.exitCode = countOf(result.violations) === 0 ? 0 : 1;
 }

@@ -30,14 +30,14 @@ export function readOptions(argv: readonly string[]): StormOptions | undefined {
 }
 
 function program(): Command {
-  const { MAX_SAFE_INTEGER: most, MIN_SAFE_INTEGER: least } = Number;
+  const { MAX_SAFE_INTEGER: max, MIN_SAFE_INTEGER: min } = Number;
   const seed = Math.floor(Math.random() * 1e6);
   return new Command('npm run storm --')
     .description('Hundreds of jobs, faults and kills against the sandbox, judged by its own count.')
     .option('--jobs <n>', 'how many jobs', between(1, 100_000), 500)
     .addOption(
       new Option('--seed <n>', 'draws the storm that this number drew before')
-        .argParser(between(least, most))
+        .argParser(between(min, max))
         .default(seed, 'chance'),
     )
     .option('--chaos <percent>', 'chance of a call to fail', between(0, 100), 20)
@@ -49,10 +49,10 @@ function program(): Command {
     .exitOverride();
 }
 
-function between(least: number, most: number): (text: string) => number {
+function between(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = /^-?\d+$/.test(text) ? Number(text) : NaN;
-    if (value >= least && value <= most) return value;
-    throw new InvalidArgumentError(`It takes a whole number from ${least} to ${most}.`);
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`must be a whole number from ${min} to ${max}.`);
   };
 }

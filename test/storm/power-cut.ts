@@ -84,7 +84,7 @@ function expectAllSeen({ moments }: Recording, folder: string): void {
   const [last, ...others] = moments.toReversed();
   const seen = JSON.stringify(listing(last?.disk('kept') ?? {}));
   if (seen !== JSON.stringify(listing(treeOf(folder, () => undefined))))
-    throw new Error('the recorder has missed something');
+    throw new Error('the recorder has missed an operation');
   const isSent = others.some(({ outstanding }) => outstanding !== undefined);
-  if (!isSent && last?.created.length !== 0) throw new Error('the recorder saw no request leave');
+  if (!isSent && last?.created.length !== 0) throw new Error('the recorder recorded no request');
 }

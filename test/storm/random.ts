@@ -17,8 +17,8 @@ export function randomFor(seed: number, name: string): Random {
 
 /** Picks one of several values, each with a probability proportional to its weight. */
 export function pick<T>(random: Random, weighted: readonly (readonly [T, number])[]): T {
-  let left = random() * weighted.reduce((sum, [, weight]) => sum + weight, 0);
-  const found = weighted.find(([, weight]) => (left -= weight) < 0) ?? weighted.at(-1);
+  let remaining = random() * weighted.reduce((sum, [, weight]) => sum + weight, 0);
+  const found = weighted.find(([, weight]) => (remaining -= weight) < 0) ?? weighted.at(-1);
   if (found === undefined) throw new RangeError('nothing to pick from');
   return found[0];
 }

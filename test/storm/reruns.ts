@@ -138,7 +138,7 @@ export class Reruns {
     // Running a command again after it succeeded makes a second take.
     if (found.isDelivered && !saves && !isKeyed) return broken;
     const codes = this.#codesFor(found);
-    // mgw does not recognise a piece or output that could not be recorded, and does not change it.
+    // mgw does not recognize a piece or output that could not be recorded, and does not change it.
     if (this.#scenario.protocol === 'tts' && said !== '') codes.push(10);
     const { code, stderr } = await this.#untilEnded();
     if (code === 7 && (await this.#untilEnded()).code !== 7) broken.push('the doubt ended by itself');

@@ -75,7 +75,7 @@ function answerInline(gateway: FaultGateway): void {
   const encodedVideo = gateway.served.content.toString('base64');
   const generatedSamples = [{ video: { encodedVideo, encoding: 'video/mp4' } }];
   gateway.always.query = (call) => {
-    const name = gateway.dialect.asked(call);
+    const name = gateway.dialect.queriedHandle(call);
     reply(call.response, {
       body: { name, done: true, response: { generateVideoResponse: { generatedSamples } } },
     });

@@ -63,9 +63,9 @@ async function inTurns(
   onProgress: StormOptions['onProgress'],
 ): Promise<Ended[]> {
   const ended: Ended[] = [];
-  const left = [...plans];
+  const remaining = [...plans];
   const turn = async (): Promise<void> => {
-    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+    for (let next = remaining.shift(); next !== undefined; next = remaining.shift()) {
       ended.push(await drive(next, world));
       onProgress?.(ended.length);
     }

@@ -93,8 +93,10 @@ export class UnsyncedDisk {
   #namesAfter(folder: string, what: Remains): Record<string, string> {
     const isSyncedOnly = what === 'lost' || what === 'removed' || what === 'renamed';
     const names = (isSyncedOnly ? this.#synced.get(folder) : this.#now[folder])?.names ?? {};
-    const gone = what === 'removed' ? this.#removed : what === 'renamed' ? this.#movedAway : undefined;
-    const kept = Object.entries(names).filter(([name, id]) => gone?.has(`${folder}/${name}/${id}`) !== true);
+    const lostNames = what === 'removed' ? this.#removed : what === 'renamed' ? this.#movedAway : undefined;
+    const kept = Object.entries(names).filter(
+      ([name, id]) => lostNames?.has(`${folder}/${name}/${id}`) !== true,
+    );
     const moved = Object.entries(this.#now[folder]?.names ?? {}).filter(
       ([name, id]) => what === 'renamed' && this.#movedTo.get(`${folder}/${name}`) === id,
     );

@@ -13,7 +13,7 @@ export interface Task {
 }
 
 /** A worker's message: the command has started (the time until a kill counts from here), its output, or its result. */
-export type Said =
+export type WorkerMessage =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
 class Printer extends Writable {
@@ -31,20 +31,20 @@ class Printer extends Writable {
 /** Runs a command line in this process for the parent process, which may kill this one. */
 async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   say({ began: true });
-  const said: string[] = [];
+  const output: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
   // Sends the output immediately, so the output arrives even if the process is killed right afterwards.
   const stdout = new Printer((printed) => say({ printed }));
-  const stderr = new Printer((text) => said.push(text));
+  const stderr = new Printer((text) => output.push(text));
   await armCrash(crash);
   const code = await main(args, { stdin, stdout, stderr, env, ...(isHurried && { clock: hurried() }) });
   const operations = countedOperations();
   await armCrash(undefined);
-  say({ code, stderr: said.join(''), operations });
+  say({ code, stderr: output.join(''), operations });
 }
 
-function say(what: Said): void {
+function say(what: WorkerMessage): void {
   process.send?.(what);
 }
 

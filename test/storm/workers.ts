@@ -1,7 +1,7 @@
 import { fork, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
-import type { Said, Task } from './worker.ts';
+import type { WorkerMessage, Task } from './worker.ts';
 
 /** The result of a run. `code` is 137 if the run was killed. */
 export interface Ran {
@@ -77,9 +77,9 @@ function inChild(child: ChildProcess, task: Task, killAfterMs: number | undefine
     };
     let stdout = '';
     const died = (): void => end({ code: 137, stdout, stderr: '', operations: 0 });
-    const hear = (said: Said): void => {
-      if ('code' in said) end({ ...said, stdout });
-      else if ('printed' in said) stdout += said.printed;
+    const hear = (message: WorkerMessage): void => {
+      if ('code' in message) end({ ...message, stdout });
+      else if ('printed' in message) stdout += message.printed;
       else if (killAfterMs !== undefined) timer = setTimeout(() => child.kill('SIGKILL'), killAfterMs);
     };
     child.on('message', hear).once('exit', died);

@@ -126,9 +126,9 @@ export class CuttingProxy {
       socket.on('error', () => this.#destroy(pair)).on('close', () => this.#destroy(pair));
       if (this.#isHeld) socket.pause();
     }
-    const asked = new Messages((message, isFirst) => this.#asked(pair, message, isFirst), true);
+    const requests = new Messages((message, isFirst) => this.#asked(pair, message, isFirst), true);
     const answered = new Messages((message) => this.#answered(pair, message), false);
-    client.on('data', (bytes) => asked.add(bytes)).on('end', () => server.end());
+    client.on('data', (bytes) => requests.add(bytes)).on('end', () => server.end());
     server.on('data', (bytes) => answered.add(bytes)).on('end', () => client.end());
   }
 

@@ -135,7 +135,8 @@ export function useDownloads(): Downloads {
 
 /** Fails unless a download succeeded and the file, its size and its hash are those of `bytes`. */
 export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Promise<void> {
-  if (outcome.kind !== 'done') throw new Error(`it ended with ${outcome.kind}: ${outcome.failure.message}`);
+  if (outcome.kind !== 'done')
+    throw new Error(`the download ended with ${outcome.kind}: ${outcome.failure.message}`);
   const { path, sha256 } = outcome.file;
   expect((await readFile(path)).equals(bytes)).toBe(true);
   expect(outcome.file.bytes).toBe(bytes.length);
@@ -147,12 +148,12 @@ export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Prom
  */
 export function inTurn(...answers: Answer[]): Answer {
   let at = 0;
-  return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);
+  return (request, socket) => answers[Math.min(at++, answers.length - 1)]?.(request, socket);
 }
 
 /** Returns a handler that serves a file like a correct host. */
 export function file(served: Served): Answer {
-  return (asked, socket) => void serve(asked, socket, served);
+  return (request, socket) => void serve(request, socket, served);
 }
 
 /** Sends a chunked body, with or without its last chunk. */

@@ -16,8 +16,8 @@ it('a launched process has its own folder, environment and standard streams, eve
     const child = sh('pwd; cat; echo "$NAME" >&2; exit 7', { NAME: name });
     const ended = once(child, 'close');
     child.stdin.end(`to ${name}\n`);
-    const said = await Promise.all([text(child.stdout), text(child.stderr)]);
-    return [...said, ...((await ended) as unknown[]), child.exitCode];
+    const output = await Promise.all([text(child.stdout), text(child.stderr)]);
+    return [...output, ...((await ended) as unknown[]), child.exitCode];
   };
   const names = ['one', 'two', 'three', 'four'];
   expect(await Promise.all(names.map(each))).toEqual(

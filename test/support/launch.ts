@@ -27,7 +27,7 @@ export interface LaunchOptions {
 }
 
 /** A message from the launcher about a process. */
-interface Said {
+interface LauncherMessage {
   id: number;
   pid?: number;
   error?: string;
@@ -53,7 +53,7 @@ export async function openLauncher(): Promise<void> {
   });
   const died = once(child, 'exit').then(() => Promise.reject(new Error('the launcher ended')));
   await Promise.race([once(child, 'message'), died]);
-  child.on('message', (said: Said) => launched.get(said.id)?.hear(said));
+  child.on('message', (message: LauncherMessage) => launched.get(message.id)?.hear(message));
   child.once('exit', () => {
     for (const each of launched.values()) each.hear({ id: each.id, error: 'the launcher ended' });
   });
@@ -103,7 +103,7 @@ class Child extends EventEmitter implements Launched {
     }
   }
 
-  hear({ pid, error, code, signal }: Said): void {
+  hear({ pid, error, code, signal }: LauncherMessage): void {
     if (pid !== undefined) this.#begin(pid);
     else if (error !== undefined) this.#fail(error);
     else this.#exit(code ?? null, signal ?? null);

@@ -26,7 +26,7 @@ export function nockGateway(options: Partial<ClientOptions> = {}): {
     nock.cleanAll();
     nock.enableNetConnect();
     nock.restore();
-    if (unasked.length > 0) throw new Error(`no test asked for ${unasked.join(', ')}`);
+    if (unasked.length > 0) throw new Error(`no test expects ${unasked.join(', ')}`);
   });
   return { gateway: nock(baseUrl.origin), client };
 }

@@ -3,7 +3,7 @@ import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from './certificates.ts';
 
 /** A received request with its parsed head. */
-export interface Asked {
+export interface RawRequest {
   method: string;
   path: string;
   /** The headers, by lower-case name. */
@@ -11,11 +11,11 @@ export interface Asked {
 }
 
 /** Responds to a request with raw bytes, and closes the connection. */
-export type Answer = (asked: Asked, socket: Socket) => void;
+export type Answer = (request: RawRequest, socket: Socket) => void;
 
 /** A raw server on loopback that sends exactly the bytes given by the test, valid or not. */
 export class RawServer {
-  readonly asked: Asked[] = [];
+  readonly requests: RawRequest[] = [];
   /** The number of connections so far. */
   connections = 0;
   readonly #server: Server;
@@ -30,10 +30,10 @@ export class RawServer {
       socket.on('data', (bytes) => {
         head += bytes.toString('latin1');
         if (!head.includes('\r\n\r\n')) return;
-        const asked = parsed(head);
+        const request = parsed(head);
         head = '';
-        this.asked.push(asked);
-        answer(asked, socket);
+        this.requests.push(request);
+        answer(request, socket);
       });
     };
     this.#server = certificate ? createTlsServer(certificate, greet) : createServer(greet);
@@ -57,7 +57,7 @@ export class RawServer {
 
   /** Returns a header's value in each request so far, or '' if the request did not have the header. */
   header(name: string): string[] {
-    return this.asked.map(({ headers }) => headers[name] ?? '');
+    return this.requests.map(({ headers }) => headers[name] ?? '');
   }
 
   async stop(): Promise<void> {
@@ -66,7 +66,7 @@ export class RawServer {
   }
 }
 
-function parsed(text: string): Asked {
+function parsed(text: string): RawRequest {
   const [first = '', ...lines] = text.split('\r\n\r\n')[0]?.split('\r\n') ?? [];
   const [method = '', path = ''] = first.split(' ');
   const headers = lines.map((line): [string, string] => {
@@ -106,7 +106,7 @@ export interface Served {
 }
 
 /** Serves a file according to RFC 9110, with ranges and preconditions. Returns the number of bytes sent. */
-export function serve(asked: Asked, socket: Socket, served: Served): number {
+export function serve(request: RawRequest, socket: Socket, served: Served): number {
   const { content, etag, lastModified, ranges = true, type = 'video/mp4' } = served;
   const about = {
     'content-type': type,
@@ -115,8 +115,8 @@ export function serve(asked: Asked, socket: Socket, served: Served): number {
     ...(lastModified !== undefined && { 'last-modified': lastModified }),
   };
   const isSame =
-    asked.headers['if-range'] === undefined || [etag, lastModified].includes(asked.headers['if-range']);
-  const from = ranges && isSame ? Number(/^bytes=(\d+)-$/.exec(asked.headers['range'] ?? '')?.[1] ?? 0) : 0;
+    request.headers['if-range'] === undefined || [etag, lastModified].includes(request.headers['if-range']);
+  const from = ranges && isSame ? Number(/^bytes=(\d+)-$/.exec(request.headers['range'] ?? '')?.[1] ?? 0) : 0;
   if (from >= content.length && from > 0) {
     say(socket, '416 Range Not Satisfiable', {
       ...about,

@@ -35,7 +35,9 @@ export function ownByServer(folder: string): void {
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
 }
 
-/** Returns the user that runs servers, as options for {@link launch}. This is an ordinary user if this process is root. */
+/**
+ * Returns the user that runs servers, as options for {@link launch}. This is an ordinary user if this process is root.
+ */
 function userOfServer(): Pick<LaunchOptions, 'uid' | 'gid'> {
   if (!isRoot) return {};
   const users = readFileSync('/etc/passwd', 'utf8').split('\n');
@@ -50,8 +52,8 @@ export async function runAsServer(program: string, args: string[], cwd: string):
   const child = launch(program, args, { ...userOfServer(), cwd, env: process.env });
   child.stdin.end();
   child.stdout.resume();
-  const [said] = await Promise.all([text(child.stderr), once(child, 'close')]);
-  if (child.exitCode !== 0) throw new Error(`${program}: ${said}`);
+  const [stderr] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  if (child.exitCode !== 0) throw new Error(`${program}: ${stderr}`);
 }
 
 /** A server that runs until it is ended or this process exits. */
@@ -80,15 +82,15 @@ export class ServerProcess {
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
     await once(child, 'spawn');
     const server = new ServerProcess(child, ended);
-    let said = '';
+    let output = '';
     const isReady = new Promise<boolean>((resolve) => {
       child.stderr.on('data', (bytes: Buffer) => {
-        if (said.length < 100_000) said += bytes.toString();
-        if (ready.test(said)) resolve(true);
+        if (output.length < 100_000) output += bytes.toString();
+        if (ready.test(output)) resolve(true);
       });
       void ended.then(() => resolve(false));
     });
-    if (!(await isReady)) throw new Error(said);
+    if (!(await isReady)) throw new Error(output);
     return server;
   }
 

@@ -126,8 +126,8 @@ export async function enqueue(
  * them. Returns the number of requeued rows.
  */
 export async function requeue(query: Query, batch: string, deps: Pick<PlanDeps, 'ledger'>): Promise<number> {
-  const ended = await rowsInState(query, batch, 'ended');
-  return requeueRows(query, batch, await unpaidRows(ended, batch, deps));
+  const endedRows = await rowsInState(query, batch, 'ended');
+  return requeueRows(query, batch, await unpaidRows(endedRows, batch, deps));
 }
 
 // Returns the rows for which nothing was accepted. Removing them from the queue abandons no task, and running them
@@ -207,7 +207,7 @@ async function replaceRow(
   const replaced = await query<{ id: string }>(
     `update {batch_rows} set hash = $3, content = $4, why = null, not_before = null,
       state = case when state = 'ended' and $5::boolean then 'waiting' else state end
-    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'taken') returning id`,
+    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'claimed') returning id`,
     [batch, id, hash, JSON.stringify(row), canRequeue, canReplaceClaimed],
   );
   return replaced.length > 0;

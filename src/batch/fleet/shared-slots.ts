@@ -23,11 +23,11 @@ const retryReturnMs = 1000;
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
   /** The numbers that identify this process's slots. */
-  readonly #held = new Set<number>();
+  readonly #slotNumbers = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // Runs one statement at a time, so that `#held` is exact for each statement. Each statement also releases the slots
-  // that this process no longer uses.
+  // Runs one statement at a time, so that `#slotNumbers` is exact for each statement. Each statement also releases the
+  // slots that this process no longer uses.
   readonly #exchange: (request: {
     max: number;
   }) => Promise<{ slotCount: number; maxSlots: number } | undefined>;
@@ -47,15 +47,15 @@ export class SharedSlots {
 
   /** Releases one of this process's slots. */
   leave(): void {
-    const [number] = this.#held;
+    const [number] = this.#slotNumbers;
     if (number === undefined) return;
-    this.#held.delete(number);
+    this.#slotNumbers.delete(number);
     void this.#return();
   }
 
   /** Releases all slots. */
   async close(): Promise<void> {
-    this.#held.clear();
+    this.#slotNumbers.clear();
     this.#closing.abort();
     // If this fails, the slots become free when the lease ends.
     await this.#exchange({ max: 0 }).catch(() => undefined);
@@ -65,16 +65,16 @@ export class SharedSlots {
     requests: { max: number }[],
   ): Promise<Map<{ max: number }, { slotCount: number; maxSlots: number }>> {
     const { batch, fleet, concurrency } = this.#options;
-    const heldNumbers = [...this.#held];
+    const slotNumbers = [...this.#slotNumbers];
     const requestedCount = Math.min(
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
-    const [row] = await fleet.query<{ numbers: number[]; most: number }>(exchangeSlots, [
-      ...[batch, await fleet.lease(), heldNumbers, concurrency, requestedCount],
+    const [row] = await fleet.query<{ numbers: number[]; maxTasks: number }>(exchangeSlots, [
+      ...[batch, await fleet.lease(), slotNumbers, concurrency, requestedCount],
     ]);
-    const { numbers = [], most: maxSlots = concurrency } = row ?? {};
-    for (const number of numbers) this.#held.add(number);
+    const { numbers = [], maxTasks: maxSlots = concurrency } = row ?? {};
+    for (const number of numbers) this.#slotNumbers.add(number);
     let remaining = numbers.length;
     return new Map(
       requests.map((request) => {
@@ -106,23 +106,23 @@ export class SharedSlots {
 // locks the free slots, and other processes skip locked slots. A free slot must still have its expired lease after it
 // is locked. A process whose lease has ended acquires no slots.
 const exchangeSlots = `
-with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
+with pace as (select least(max_tasks, $4::int) as max_tasks from {paces} where batch = $1),
   mine as (
-    select number, row_number() over (order by number) as place from {places}
+    select number, row_number() over (order by number) as rank from {slots}
     where batch = $1 and lease = $2::bigint and number <> all($3::int[])),
-  ended as materialized (select number, lease from {places} place where batch = $1 and not ${isLive('place')}),
+  ended as materialized (select number, lease from {slots} slot where batch = $1 and not ${isLive('slot')}),
   free as (
-    select place.number from {places} place join ended on ended.number = place.number
-    where batch = $1 and place.number <= (select most from pace) and place.number <> all($3::int[])
-      and place.lease is not distinct from ended.lease
+    select slot.number from {slots} slot join ended on ended.number = slot.number
+    where batch = $1 and slot.number <= (select max_tasks from pace) and slot.number <> all($3::int[])
+      and slot.lease is not distinct from ended.lease
       and exists (select from {leases} where id = $2::bigint and until > clock_timestamp())
-    order by place.number
+    order by slot.number
     limit (select greatest(0, least($5::int - (select count(*) from mine),
-      (select most from pace) - (select count(*) from {places} place where batch = $1 and ${isLive('place')}))))
-    for update of place skip locked
+      (select max_tasks from pace) - (select count(*) from {slots} slot where batch = $1 and ${isLive('slot')}))))
+    for update of slot skip locked
   ),
   changed as (
-    update {places} set lease = case when number in (select number from mine where place > $5::int) then null else $2::bigint end
+    update {slots} set lease = case when number in (select number from mine where rank > $5::int) then null else $2::bigint end
     where batch = $1 and number in (select number from mine union all select number from free) returning number, lease
   )
-select {paces}.most, array(select number from changed where lease is not null) as numbers from {paces} where batch = $1`;
+select {paces}.max_tasks as "maxTasks", array(select number from changed where lease is not null) as numbers from {paces} where batch = $1`;

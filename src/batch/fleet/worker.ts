@@ -112,13 +112,13 @@ export class Worker {
   }
 
   async #work(queued: QueuedBatch): Promise<void> {
-    const opened = { ...(await this.#options.open(queued)), queued };
-    const options = { ...opened.options, stopsAtFirstFailure: this.#inDoubt.has(queued.name) };
+    const openBatch = { ...(await this.#options.open(queued)), queued };
+    const options = { ...openBatch.options, stopsAtFirstFailure: this.#inDoubt.has(queued.name) };
     const rows = new Map<string, ClaimedRow>();
     // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
-    const run = new BatchRun(opened.job, options, this.#watcherOf(opened.batch, rows), onDone);
+    const run = new BatchRun(openBatch.job, options, this.#watcherOf(openBatch.batch, rows), onDone);
     let withJob: string[] | undefined;
     try {
       while (!this.#isOver && !run.isOverFor('running') && !this.#isOutdated(queued)) {
@@ -151,7 +151,7 @@ export class Worker {
         for (const slot of slots.slice(claimedRows.length)) slot.leave();
         for (const row of claimedRows) rows.set(row.id, row);
         const started = await Promise.allSettled(
-          claimedRows.map((row, index) => this.#start(row, slots[index], opened, run, rows)),
+          claimedRows.map((row, index) => this.#start(row, slots[index], openBatch, run, rows)),
         );
         for (const each of started) if (each.status === 'rejected') throw each.reason;
       }
@@ -162,7 +162,7 @@ export class Worker {
       await options.pace.close();
     }
     if (run.stoppedBy === undefined) return;
-    this.#handleError(queued.name, await opened.withNeededLimit(run.stoppedBy), options.pace.delayMs);
+    this.#handleError(queued.name, await openBatch.withNeededLimit(run.stoppedBy), options.pace.delayMs);
   }
 
   async #take(batch: string, max: number, ids?: string[]): Promise<ClaimedRow[]> {

@@ -76,13 +76,13 @@ export function isStray(written: string): boolean {
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
-  const known = kind === undefined ? allNames : (names.get(kind) ?? allNames);
-  if (known.has(name)) return undefined;
+  const knownNames = kind === undefined ? allNames : (names.get(kind) ?? allNames);
+  if (knownNames.has(name)) return undefined;
   const printableName = printableLine(written, 60) || '""';
   const otherKinds = kinds.filter((other) => names.get(other)?.has(name));
   if (kind !== undefined && otherKinds.length > 0)
     return `unknown field ${printableName} for protocol ${kind}; allowed for ${otherKinds.join(', ')}`;
-  return `unknown field ${printableName}; ${nameHint(name, [...known], 'set.PATH')}`;
+  return `unknown field ${printableName}; ${nameHint(name, [...knownNames], 'set.PATH')}`;
 }
 
 /** Suggests the known name that is most similar to an unknown name. If none is similar, lists all names. */

@@ -142,8 +142,10 @@ export function readRow(
   );
   const values = checkedValues(kind, fields, record.line, fault);
   if (!isValid) return undefined;
-  const set = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
-  const row = rowFrom({ index, line: record.line, kind }, values, set);
+  const setEntries = [...fields]
+    .filter(([name]) => isPath(name))
+    .map(([name, field]) => setEntry(name, field));
+  const row = rowFrom({ index, line: record.line, kind }, values, setEntries);
   const outputColumns = [...columns]
     .filter(([name]) => allowedColumns.has(name))
     .map(([name, field]) => [name, textOf(field)]);
@@ -184,8 +186,8 @@ function kindOf(
   fault: Fault,
 ): JobKind | undefined {
   const field = rowFields.get('protocol') ?? defaults.get('protocol');
-  const written = textOf(field)?.trim().toLowerCase();
-  const kind = field === undefined ? inferred : kinds.find((one) => one === written);
+  const kindText = textOf(field)?.trim().toLowerCase();
+  const kind = field === undefined ? inferred : kinds.find((one) => one === kindText);
   if (kind !== undefined) return kind;
   const allowedKinds = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
   const message =

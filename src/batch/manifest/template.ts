@@ -66,8 +66,8 @@ function filledText(
       break;
     }
     if (isBrace || value !== undefined) continue;
-    const known = [...values].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
-    const hint = name === undefined ? '' : `; ${nameHint(variableName(name), known)}`;
+    const variables = [...values].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
+    const hint = name === undefined ? '' : `; ${nameHint(variableName(name), variables)}`;
     fault(`the row has no ${shownValue(match)} (for a literal brace, write {{ or }})${hint}`);
     faults += 1;
     if (faults === maxFaults) break;

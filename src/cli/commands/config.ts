@@ -143,7 +143,7 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
   return { json: { key: path.join('.'), profile } };
 }
 
-// Rejects values that contain a key. Only `auth login` stores keys, because users may share the other settings.
+// Refuses values that contain a key. Only `auth login` stores keys, because users may share the other settings.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');

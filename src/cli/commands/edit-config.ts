@@ -191,7 +191,7 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
   for (const word of words) checkWord(flag, path, word);
   const flagValue = flag.kind === 'list' ? [...words] : (words[0] ?? '');
   const value = flag.kind === 'switch' ? flagValue === 'true' : flagValue;
-  const body = protocol.normalise(compose(protocol, { flags: { model, [name]: value } }));
+  const body = protocol.normalize(compose(protocol, { flags: { model, [name]: value } }));
   const violations = (await protocol.checks()).check(body);
   const flagViolations = violations.filter(
     (violation) => violation.flag === `--${name}` && violation.value !== '',

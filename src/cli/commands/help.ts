@@ -81,6 +81,6 @@ async function commandNamed(command: Command, [name, ...rest]: string[]): Promis
 // Returns the command or topic that is most similar to `name`; undefined if none is similar.
 function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
-  const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;
-  return nearestName(name, known);
+  const candidates = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;
+  return nearestName(name, candidates);
 }

@@ -46,7 +46,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
   const all = await fetchModels(context);
   const selected = id === undefined ? all : all.filter((model) => model.id === id);
   if (id !== undefined && selected.length === 0) throw noSuchModel(id, all);
-  const shown = selected
+  const listed = selected
     .filter(
       ({ protocols }) =>
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
@@ -54,13 +54,13 @@ async function models(context: Context, id: string | undefined, options: ModelsO
     .filter(({ protocols }) => options.cost === undefined || protocols.length > 0)
     .map((model): PricedModel => ({ ...model, prices: pricesOfModel(model, settings, options.cost) }))
     .sort(options.cost === undefined ? byId : byCost);
-  if (shown.length === 0) context.progress.note(noModelsText(options.protocol, selected.length));
+  if (listed.length === 0) context.progress.note(noModelsText(options.protocol, selected.length));
   return {
-    json: { models: shown.map(view) },
+    json: { models: listed.map(view) },
     text:
-      shown.length === 0
+      listed.length === 0
         ? ''
-        : tableText(shown, options.cost !== undefined, currencyOf(settings), columnsOf(context.io.stdout)),
+        : tableText(listed, options.cost !== undefined, currencyOf(settings), columnsOf(context.io.stdout)),
   };
 }
 

@@ -59,12 +59,12 @@ async function spend(
   if (csv && context.globals.json)
     throw usageError('--csv and --json both write to standard output; choose one.');
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
-  const spent = await addUp(await context.ledger(), by, start);
-  const { groups: rows, total } = spent;
+  const spending = await addUp(await context.ledger(), by, start);
+  const { groups: rows, total } = spending;
   if (csv) return { json: {}, text: csvOf(by, rows) };
   if (rows.length === 0) context.progress.note('Nothing was spent.');
   return {
-    json: spendView(by, spent),
+    json: spendView(by, spending),
     text:
       rows.length === 0
         ? ''
@@ -120,7 +120,7 @@ function evidenceOf(
   };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
-    `requested ${each.asked}, delivered ${each.delivered}`,
+    `requested ${each.requested}, delivered ${each.delivered}`,
   ]);
   return [...Object.entries(facts), ...differences]
     .flatMap(([name, value]) =>

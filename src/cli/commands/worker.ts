@@ -203,10 +203,10 @@ function withGrace(
   graceMs: number,
 ): JobDeps['signals'] & { close: () => void } {
   const graceOver = new AbortController();
-  const closed = new AbortController();
+  const closing = new AbortController();
   const giveUp = (): void => graceOver.abort(soft.reason);
   hard.addEventListener('abort', giveUp, { once: true });
-  const wait = (): void => void clock.sleep(graceMs, closed.signal).then(giveUp, () => undefined);
+  const wait = (): void => void clock.sleep(graceMs, closing.signal).then(giveUp, () => undefined);
   soft.addEventListener('abort', wait, { once: true });
-  return { soft, hard: graceOver.signal, close: () => closed.abort() };
+  return { soft, hard: graceOver.signal, close: () => closing.abort() };
 }

@@ -52,8 +52,8 @@ const sourcesByFlag: Record<string, Source> = {
   '--model': async (context, place) => ({ words: (await knownModels(context, place)).map(modelCandidate) }),
   '--model-version': async (context, place) => {
     const selectedModel = place.flagValues.get('--model');
-    const known = await knownModels(context, place);
-    const matching = known.filter(({ id }) => selectedModel === undefined || id === selectedModel);
+    const models = await knownModels(context, place);
+    const matching = models.filter(({ id }) => selectedModel === undefined || id === selectedModel);
     return wordsOnly(new Set(matching.flatMap((model) => model.model_versions)));
   },
   '--profile': async (context) => wordsOnly(await profileNames(context)),
@@ -93,12 +93,12 @@ function wordsOnly(all: Iterable<string>): Completions {
 async function knownModels(context: Context, { command }: Place): Promise<KnownModel[]> {
   const settings = await context.settings();
   const [group, protocol] = pathOf(command);
-  const known = settings.sandbox.value ? await sandboxModels() : recallModels(settings);
-  if (group !== 'video') return known;
+  const models = settings.sandbox.value ? await sandboxModels() : recallModels(settings);
+  if (group !== 'video') return models;
   if (findProtocol(protocol ?? '') === undefined)
-    return known.filter(({ protocols }) => protocols.length > 0);
-  const matching = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
-  return matching.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : matching;
+    return models.filter(({ protocols }) => protocols.length > 0);
+  const matching = models.filter(({ protocols }) => protocols.some((name) => name === protocol));
+  return matching.length === 0 ? models.filter(({ protocols }) => protocols.length === 0) : matching;
 }
 
 async function sandboxModels(): Promise<KnownModel[]> {

@@ -102,7 +102,7 @@ export async function checkUploads(folder: string): Promise<Check | undefined> {
 async function checkAccess(checkedPath: string): Promise<void> {
   try {
     await access(checkedPath, constants.R_OK | constants.W_OK);
-    // The ledger rejects an index that is a link or a folder.
+    // The ledger refuses an index that is a link or a folder.
     if (/^index\./.test(path.basename(checkedPath)))
       await (await open(checkedPath, constants.O_RDWR | regularFileFlags)).close();
   } catch (error) {

@@ -117,7 +117,7 @@ async function checkKey(context: Context): Promise<Check[]> {
     const requestError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('key', requestError, 'The gateway did not respond to GET /v1/models.')];
   }
-  // The gateway's error may quote the rejected key.
+  // The gateway's error may quote the refused key.
   const hide = redactor([(await context.gateway()).key]);
   return [judgeListing(reply, hide), checkClock(reply, context.clock.now())];
 }

@@ -140,8 +140,8 @@ function joinSections(texts: string[]): string {
 
 // Returns the flags for a command's first page, in the command's own order.
 function mostUsed(options: Option[]): Option[] {
-  const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
-  const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);
+  const frequent = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
+  const first = [...new Set([...frequent, ...options])].slice(0, maxFirstFlags);
   return options.filter((option) => first.includes(option));
 }
 

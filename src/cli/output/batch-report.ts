@@ -220,7 +220,8 @@ export class BatchReport {
     };
   }
 
-  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid again.
+  // Returns the rows by line. `budget` is the limit for a row over the budget, `retryBudget` for a row to be paid
+  // again.
   #unfinishedRows(budget: string | undefined, retryBudget: string | undefined): UnfinishedRow[] {
     const limitOf = (row: UnfinishedRow): string | undefined =>
       row.isOverBudget ? budget : this.#unpaid.isPaidAgain(row.id) ? retryBudget : undefined;
@@ -256,11 +257,11 @@ export class BatchReport {
 
   // The error is about one row, but its "Nothing was charged" would seem to apply to the whole run.
   #withCharges(stopError: MgwError): MgwError {
-    const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
-    if (stopError.charged === 'yes' || paid + doubtful === 0) return stopError;
+    const [paidCount, doubtfulCount] = [this.#paidRows, this.#doubtfulRows];
+    if (stopError.charged === 'yes' || paidCount + doubtfulCount === 0) return stopError;
     const texts = [
-      ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
-      ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
+      ...(paidCount > 0 ? [`paid for ${counted(paidCount, 'row')} before that`] : []),
+      ...(doubtfulCount > 0 ? [`may have paid for ${counted(doubtfulCount, 'row')} in doubt`] : []),
     ];
     const isPaidAgain = this.#unpaid.isPaidAgain();
     const advice = isPaidAgain
@@ -269,7 +270,7 @@ export class BatchReport {
     const text = `${stopError.message} This run ${texts.join(' and ')}. ${advice}`;
     const canResume = stopError.retry === 'safe' || stopError.charged === 'maybe';
     const retry = isPaidAgain ? 'never' : canResume ? 'resume' : stopError.retry;
-    return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
+    return stopError.with({ charged: paidCount > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
 
   #addCost(cost: string | undefined): void {

@@ -6,7 +6,10 @@ import { printable, printableLine } from '../../printable.ts';
 import { wrapWords, wrap, wrapCommand, widthOf } from '../help/wrap.ts';
 import type { Writable } from 'node:stream';
 
-/** Adds the flags for the same gateway and ledger to each command in a note or a hint, such as `To log in: mgw auth login`. */
+/**
+ * Adds the flags for the same gateway and ledger to each command in a note or a hint, such as
+ * `To log in: mgw auth login`.
+ */
 export function textWithGlobals(text: string, globals: ServerFlags): string {
   return text.replace(/(?<=: )mgw ([a-z]+)/g, (_, command: string) => commandText(['mgw', command], globals));
 }

@@ -80,12 +80,12 @@ export function unknownFields(
 ): { unknown: readonly string[]; known: readonly string[] } {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
   const isEmpty = Object.values(json).some((value) => Array.isArray(value) && value.length === 0);
-  const known = new Set([
+  const knownNames = new Set([
     ...['ok', 'exit_code', 'error', ...Object.keys(json)],
     ...parts.flatMap((part) => (isObject(part) ? Object.keys(part) : [])),
   ]);
-  const isKnown = isEmpty || fields.some((name) => known.has(name));
-  return { unknown: isKnown ? [] : fields, known: [...known] };
+  const isKnown = isEmpty || fields.some((name) => knownNames.has(name));
+  return { unknown: isKnown ? [] : fields, known: [...knownNames] };
 }
 
 /** Returns the JSON representation of an error. Its `next` command uses the gateway and ledger of the global flags. */

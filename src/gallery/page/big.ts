@@ -102,10 +102,10 @@ export class BigView {
     this.#player = players.map(({ media }) => media).find((media) => media !== undefined);
     if (players.length === 0)
       stage.append(make('p', { class: 'lack' }, foreign(item.reason ?? `This job is ${item.state}.`)));
-    const shown = players.map(({ element }, index) =>
+    const panes = players.map(({ element }, index) =>
       players.length === 1 ? element : captioned(element, item.files[index]?.name ?? ''),
     );
-    stage.append(...shown);
+    stage.append(...panes);
     stage.classList.toggle('several', players.length > 1);
     if (!matchMedia('(prefers-reduced-motion: reduce)').matches) this.#player?.play().catch(() => undefined);
     return stage;
@@ -114,7 +114,7 @@ export class BigView {
   #side(item: GalleryItem, place: string): HTMLElement {
     const { marks, step, close, compare } = this.#deps;
     this.#stars = stars((rating) => marks.set(item.id, { rating }));
-    this.#again = button('↻ Make again', 'x', () => this.#toggleAgain());
+    this.#again = button('↻ Remake', 'x', () => this.#toggleAgain());
     this.#note = make('textarea', {
       rows: 3,
       placeholder: 'Note',

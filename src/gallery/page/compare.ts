@@ -49,7 +49,7 @@ export class CompareView {
       ArrowLeft: () => this.#point(this.#current - 1),
       ArrowRight: () => this.#point(this.#current + 1),
       x: () => this.#again(),
-      ...ratingKeys((rating) => this.#said({ rating })),
+      ...ratingKeys((rating) => this.#setMark({ rating })),
     }));
   }
 
@@ -57,9 +57,9 @@ export class CompareView {
 
   /** Shows the given items. An empty list closes the view. */
   show(items: readonly GalleryItem[]): void {
-    const shown = items.map(({ id }) => id).join();
-    if (shown === this.#shown) return;
-    this.#shown = shown;
+    const ids = items.map(({ id }) => id).join();
+    if (ids === this.#shown) return;
+    this.#shown = ids;
     this.#pause();
     for (const { media } of this.#panes) if (media !== undefined) release(media);
     if (items.length === 0) {
@@ -106,7 +106,7 @@ export class CompareView {
         'aria-label': nameOf(item),
         src: file.href,
       });
-    const shown =
+    const content =
       file === undefined || media === undefined
         ? make(
             'p',
@@ -120,7 +120,7 @@ export class CompareView {
     const element = make(
       'figure',
       { class: `pane ${file?.kind ?? 'none'}`, onclick: () => this.#point(place) },
-      shown,
+      content,
       make(
         'figcaption',
         { title: promptOf(item) },
@@ -144,22 +144,22 @@ export class CompareView {
     });
   }
 
-  #said(change: Parameters<Marks['set']>[1]): void {
+  #setMark(change: Parameters<Marks['set']>[1]): void {
     const pane = this.#panes[this.#current];
     if (pane !== undefined) this.#marks.set(pane.item.id, change);
   }
 
   #again(): void {
     const id = this.#panes[this.#current]?.item.id ?? '';
-    this.#said({ again: !this.#marks.of(id).again });
+    this.#setMark({ again: !this.#marks.of(id).again });
   }
 
   // Starts the players only when all are ready, because a late player would lag from the first frame.
   #start(): void {
-    const shown = this.#shown;
+    const ids = this.#shown;
     const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));
     void Promise.all(all).then(() => {
-      if (shown === this.#shown && shown !== '') this.#toggle(true);
+      if (ids === this.#shown && ids !== '') this.#toggle(true);
     });
   }
 

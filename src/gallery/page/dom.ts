@@ -77,7 +77,7 @@ function isItsOwn({ key, target }: KeyboardEvent): boolean {
  * the stars are not in the tab order.
  */
 export function stars(set: (rating: number | undefined) => void, isQuiet = false): Stars {
-  let shown: number | undefined;
+  let shownRating: number | undefined;
   const buttons = [1, 2, 3, 4, 5].map((rating) =>
     make(
       'button',
@@ -88,7 +88,7 @@ export function stars(set: (rating: number | undefined) => void, isQuiet = false
         tabindex: isQuiet ? -1 : undefined,
         onclick: (event) => {
           event.stopPropagation();
-          set(shown === rating ? undefined : rating);
+          set(shownRating === rating ? undefined : rating);
         },
       },
       '☆',
@@ -96,7 +96,7 @@ export function stars(set: (rating: number | undefined) => void, isQuiet = false
   );
   const element = make('span', { class: 'stars', role: 'group', 'aria-label': 'Rating' }, ...buttons);
   const show = (rating: number | undefined): void => {
-    shown = rating;
+    shownRating = rating;
     buttons.forEach((button, index) => {
       const isOn = rating !== undefined && index < rating;
       button.classList.toggle('on', isOn);

@@ -124,15 +124,15 @@ export class Grid {
     const top = scrollY - this.element.offsetTop;
     const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
     const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
-    const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
+    const placesById = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
     // Keep the focused tile in the document, because keys on a removed tile would have no effect.
     const current = this.current;
     if (current !== undefined && this.element.contains(document.activeElement))
-      seen.set(current.id, this.#current);
-    for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
+      placesById.set(current.id, this.#current);
+    for (const [id, tile] of this.#tiles) if (!placesById.has(id)) this.#drop(id, tile);
     // Insert tiles from last to first, because each tile is inserted before its successor.
     let next: Element | null = null;
-    for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
+    for (const [id, place] of [...placesById].sort(([, one], [, other]) => other - one))
       next = this.#put(id, place, next) ?? next;
   }
 

@@ -52,19 +52,19 @@ class ExportView {
       ['2', 'those rated 2 or less'],
       ['3', 'those rated 3 or less'],
     ].map(([value, text]) => make('option', { value }, text));
-    const most = make('select', { 'aria-label': 'Rated' }, ...options);
+    const maxRating = make('select', { 'aria-label': 'Rated' }, ...options);
     const seeds = make('input', { type: 'checkbox' });
     const status = make('p', { role: 'status' });
     const save = make('button', { type: 'button' }, 'Save redo.jsonl');
     let lines: string[] = [];
     const count = (): void => {
-      const rows = redoRows(this.#data.items, this.#marks.of, Number(most.value), seeds.checked);
+      const rows = redoRows(this.#data.items, this.#marks.of, Number(maxRating.value), seeds.checked);
       lines = rows.lines;
       const omitted = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
-      status.textContent = `${lines.length} to make again.${omitted && ` Cannot be made again: ${omitted}.`}`;
+      status.textContent = `${lines.length} to remake.${omitted && ` Cannot be remade: ${omitted}.`}`;
       save.disabled = lines.length === 0;
     };
-    for (const input of [most, seeds]) input.addEventListener('change', count);
+    for (const input of [maxRating, seeds]) input.addEventListener('change', count);
     save.addEventListener('click', () =>
       download('redo.jsonl', 'application/jsonl', lines.map((line) => `${line}\n`).join('')),
     );
@@ -72,7 +72,7 @@ class ExportView {
     return make(
       'section',
       {},
-      make('p', {}, 'Make again the jobs marked with x, and ', most, '.'),
+      make('p', {}, 'Remake the jobs marked with x, and ', maxRating, '.'),
       make('label', {}, seeds, ' with the same seeds'),
       status,
       save,
@@ -86,7 +86,7 @@ const items = new Map(data.items.map((item) => [item.id, item]));
 const marks = new Marks(data);
 const picked = new Set<string>();
 let view = viewOf(location.hash);
-let shown: GalleryItem[] = [];
+let shownItems: GalleryItem[] = [];
 /** Whether the browser's back button closes the open view. */
 let canGoBack = false;
 
@@ -157,23 +157,23 @@ function leave(change: Partial<View>): void {
 function show(next: View): void {
   const before = view.open;
   view = next;
-  shown = filterItems(data.items, view, marks.of);
-  grid.show(shown, view.layout === 'list');
-  empty.hidden = shown.length > 0;
+  shownItems = filterItems(data.items, view, marks.of);
+  grid.show(shownItems, view.layout === 'list');
+  empty.hidden = shownItems.length > 0;
   const compared = view.compare.split(',').flatMap((id) => items.get(id) ?? []);
-  const place = shown.findIndex(({ id }) => id === view.open);
+  const place = shownItems.findIndex(({ id }) => id === view.open);
   big.show(
     compared.length > 0 ? undefined : items.get(view.open),
-    place < 0 ? '' : `${place + 1} / ${shown.length}`,
+    place < 0 ? '' : `${place + 1} / ${shownItems.length}`,
   );
   compareView.show(compared);
-  toolbar.show(view, shown.length, data.items.length, picked.size);
+  toolbar.show(view, shownItems.length, data.items.length, picked.size);
   if (before !== '' && view.open === '' && view.compare === '') grid.focus(before);
 }
 
 function step(by: number): void {
-  const place = shown.findIndex(({ id }) => id === view.open) + by;
-  const next = shown[place];
+  const place = shownItems.findIndex(({ id }) => id === view.open) + by;
+  const next = shownItems[place];
   if (next !== undefined) go({ open: next.id });
 }
 
@@ -184,7 +184,7 @@ function toggleAgain(id: string): void {
 function toggleCompare(id: string): void {
   if (!picked.delete(id) && picked.size < maxCompared) picked.add(id);
   grid.update(id);
-  toolbar.show(view, shown.length, data.items.length, picked.size);
+  toolbar.show(view, shownItems.length, data.items.length, picked.size);
 }
 
 // Returns an action on the current item that first scrolls the item into view.

@@ -1,7 +1,7 @@
 import type { ExportedRating, GalleryData, GalleryItem } from '../data.ts';
 import type { Mark } from './select.ts';
 
-interface Kept extends Mark {
+interface StoredMark extends Mark {
   /** The time of the last change, ISO 8601 in UTC. */
   at: string;
 }
@@ -16,12 +16,12 @@ const prefix = 'mgw:';
 export class Marks {
   readonly #items: Map<string, GalleryItem>;
   readonly #save: GalleryData['save'];
-  readonly #kept = new Map<string, Kept>();
+  readonly #storedMarks = new Map<string, StoredMark>();
   /**
    * Resolves when all ratings have been sent. Ratings are sent one after the other,
    * so that the latest one takes effect.
    */
-  #sent: Promise<void> = Promise.resolve();
+  #sending: Promise<void> = Promise.resolve();
   /** Called with an item's id when its marks have changed. */
   onChange: (id: string) => void = () => undefined;
   /** Called with a message if a rating could not be stored. */
@@ -42,29 +42,29 @@ export class Marks {
   /** Returns an item's marks. This is a property, so that it can be passed as a function. */
   readonly of = (id: string): Mark => {
     const item = this.#items.get(id);
-    const kept = this.#kept.get(id);
-    if (kept === undefined) return { rating: item?.rating, note: item?.note };
-    if (kept.at >= (item?.rated ?? '')) return kept;
-    return { rating: item?.rating, note: item?.note, again: kept.again };
+    const storedMark = this.#storedMarks.get(id);
+    if (storedMark === undefined) return { rating: item?.rating, note: item?.note };
+    if (storedMark.at >= (item?.rated ?? '')) return storedMark;
+    return { rating: item?.rating, note: item?.note, again: storedMark.again };
   };
 
   /** Changes an item's marks. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
-    const kept: Kept = { rating, note, again, at: new Date().toISOString() };
-    this.#kept.set(id, kept);
-    this.#write(id, kept);
+    const storedMark: StoredMark = { rating, note, again, at: new Date().toISOString() };
+    this.#storedMarks.set(id, storedMark);
+    this.#write(id, storedMark);
     this.onChange(id);
     if (rating !== before.rating || note !== before.note)
-      this.#sent = this.#sent.then(() => this.#send(id, { rating, note }));
+      this.#sending = this.#sending.then(() => this.#send(id, { rating, note }));
   }
 
   /** Returns this page's ratings and notes, for `ratings.json`. */
   exported(): ExportedRating[] {
     return [...this.#items.values()].flatMap(({ id, rated }) => {
       const { rating, note } = this.of(id);
-      const at = this.#kept.get(id)?.at ?? rated;
+      const at = this.#storedMarks.get(id)?.at ?? rated;
       return at === undefined || (rating === undefined && !note && rated === undefined)
         ? []
         : [{ job: id, rating, note: note || undefined, at }];
@@ -73,16 +73,16 @@ export class Marks {
 
   #read(id: string): void {
     try {
-      const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
-      if (isKept(kept)) this.#kept.set(id, kept);
+      const storedMark: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
+      if (isStoredMark(storedMark)) this.#storedMarks.set(id, storedMark);
     } catch {
       // Ignore the error: without storage, the next write fails too, and that failure is reported.
     }
   }
 
-  #write(id: string, kept: Kept): void {
+  #write(id: string, storedMark: StoredMark): void {
     try {
-      localStorage.setItem(prefix + id, JSON.stringify(kept));
+      localStorage.setItem(prefix + id, JSON.stringify(storedMark));
     } catch {
       this.onTrouble('This browser cannot store ratings for this page. Export them before you close it.');
     }
@@ -94,8 +94,8 @@ export class Marks {
       const { path, token } = this.#save;
       const headers = { 'content-type': 'application/json', 'x-mgw-token': token };
       const body = JSON.stringify({ job, rating, note: note || undefined });
-      const answer = await fetch(path, { method: 'POST', headers, body });
-      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      const response = await fetch(path, { method: 'POST', headers, body });
+      if (!response.ok) throw new Error(`HTTP ${response.status}`);
     } catch {
       this.onTrouble(
         'Could not reach mgw, so the rating is stored in this browser only. Export the ratings.',
@@ -105,9 +105,9 @@ export class Marks {
 }
 
 // Checks a stored mark, because another version of the page may have written it.
-function isKept(value: unknown): value is Kept {
+function isStoredMark(value: unknown): value is StoredMark {
   if (typeof value !== 'object' || value === null || !('at' in value)) return false;
-  const { at, rating, note } = value as Record<keyof Kept, unknown>;
+  const { at, rating, note } = value as Record<keyof StoredMark, unknown>;
   const isRating = rating === undefined || typeof rating === 'number';
   return typeof at === 'string' && isRating && (note === undefined || typeof note === 'string');
 }

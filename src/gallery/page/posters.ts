@@ -1,11 +1,11 @@
 /** The maximum number of posters to make concurrently, because each needs a decoder. */
-const atOnce = 3;
+const maxConcurrent = 3;
 /** The maximum number of cached posters. The least recently used posters are removed. */
-const maxKept = 400;
+const maxCached = 400;
 const width = 480;
 const patienceMs = 15_000;
 
-interface Wanted {
+interface PosterRequest {
   href: string;
   done: (poster: ImageBitmap | undefined) => void;
 }
@@ -15,53 +15,53 @@ interface Wanted {
  * not allow this in a page opened from a file.
  */
 export class Posters {
-  readonly #kept = new Map<string, ImageBitmap>();
-  readonly #queue: Wanted[] = [];
+  readonly #cached = new Map<string, ImageBitmap>();
+  readonly #queue: PosterRequest[] = [];
   #busy = 0;
 
   /**
    * Requests a poster. `done` is called once, unless the request is cancelled.
    * @returns a function that cancels the request
    */
-  request(href: string, done: Wanted['done']): () => void {
-    const kept = this.#kept.get(href);
-    if (kept !== undefined) {
-      this.#kept.delete(href);
-      this.#kept.set(href, kept);
-      done(kept);
+  request(href: string, done: PosterRequest['done']): () => void {
+    const cached = this.#cached.get(href);
+    if (cached !== undefined) {
+      this.#cached.delete(href);
+      this.#cached.set(href, cached);
+      done(cached);
       return () => undefined;
     }
-    const wanted = { href, done };
-    this.#queue.push(wanted);
+    const posterRequest = { href, done };
+    this.#queue.push(posterRequest);
     this.#next();
     return () => {
-      const place = this.#queue.indexOf(wanted);
+      const place = this.#queue.indexOf(posterRequest);
       if (place >= 0) this.#queue.splice(place, 1);
-      wanted.done = () => undefined;
+      posterRequest.done = () => undefined;
     };
   }
 
   #next(): void {
-    if (this.#busy >= atOnce) return;
+    if (this.#busy >= maxConcurrent) return;
     // Take the latest request first, because tiles are created from last to first, and the latest ones are visible.
-    const wanted = this.#queue.pop();
-    if (wanted === undefined) return;
+    const posterRequest = this.#queue.pop();
+    if (posterRequest === undefined) return;
     this.#busy += 1;
-    void posterOf(wanted.href)
+    void posterOf(posterRequest.href)
       .catch(() => undefined)
       .then((poster) => {
         this.#busy -= 1;
-        if (poster !== undefined) this.#keep(wanted.href, poster);
-        wanted.done(poster);
+        if (poster !== undefined) this.#cache(posterRequest.href, poster);
+        posterRequest.done(poster);
         this.#next();
       });
   }
 
-  #keep(href: string, poster: ImageBitmap): void {
-    this.#kept.set(href, poster);
-    const [oldest] = this.#kept;
-    if (this.#kept.size <= maxKept || oldest === undefined) return;
-    this.#kept.delete(oldest[0]);
+  #cache(href: string, poster: ImageBitmap): void {
+    this.#cached.set(href, poster);
+    const [oldest] = this.#cached;
+    if (this.#cached.size <= maxCached || oldest === undefined) return;
+    this.#cached.delete(oldest[0]);
     oldest[1].close();
   }
 }

@@ -48,7 +48,7 @@ export const ratings: Record<string, [label: string, fits: (mark: Mark) => boole
   '3': ['3 or less', ({ rating = 9 }) => rating <= 3],
   '2': ['2 or less', ({ rating = 9 }) => rating <= 2],
   note: ['with a note', ({ note = '' }) => note !== ''],
-  again: ['to be made again', ({ again = false }) => again],
+  again: ['to be remade', ({ again = false }) => again],
 };
 
 type Order = (one: GalleryItem, other: GalleryItem, getMark: (id: string) => Mark) => number;
@@ -77,7 +77,7 @@ export function filterItems(
   view: View,
   getMark: (id: string) => Mark,
 ): GalleryItem[] {
-  const wanted = view.text
+  const searchWords = view.text
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '');
@@ -89,7 +89,7 @@ export function filterItems(
       (view.protocol === '' || item.protocol === view.protocol) &&
       (view.tag === '' || item.tags?.includes(view.tag) === true) &&
       (fits === undefined || fits(getMark(item.id))) &&
-      (wanted.length === 0 || holds(item, getMark(item.id), wanted)),
+      (searchWords.length === 0 || holds(item, getMark(item.id), searchWords)),
   );
   const order = orders[view.sort]?.[1];
   return order === undefined ? found : found.sort((one, other) => order(one, other, getMark));
@@ -106,8 +106,8 @@ function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]
 
 /** Returns an item's prompt, or the text to speak. */
 export function promptOf({ prompt, redo }: GalleryItem): string {
-  const said = prompt ?? redo?.['prompt'] ?? redo?.['text'];
-  return typeof said === 'string' ? said : '';
+  const text = prompt ?? redo?.['prompt'] ?? redo?.['text'];
+  return typeof text === 'string' ? text : '';
 }
 
 /** Returns an item's name: its row in a batch, its key, or its id. */
@@ -172,7 +172,7 @@ export function timeText(iso: string): string {
 /**
  * Returns rows for `redo.jsonl` that remake the marked items and those rated `atMost` or less (0 for none), and the
  * items that cannot become rows.
- * @param hasSeeds if false, omits the seeds, because a model may make the same result again with the same seed
+ * @param hasSeeds if false, omits the seeds, because the same seed may produce the same result
  */
 export function redoRows(
   items: readonly GalleryItem[],
@@ -180,14 +180,14 @@ export function redoRows(
   atMost: number,
   hasSeeds: boolean,
 ): { lines: string[]; without: GalleryItem[] } {
-  const wanted = items.filter(({ id }) => {
+  const selected = items.filter(({ id }) => {
     const { again = false, rating = 9 } = getMark(id);
     return again || rating <= atMost;
   });
-  const lines = wanted.flatMap(({ redo }) =>
+  const lines = selected.flatMap(({ redo }) =>
     redo === undefined ? [] : [JSON.stringify(hasSeeds ? redo : withoutSeed(redo))],
   );
-  return { lines, without: wanted.filter(({ redo }) => redo === undefined) };
+  return { lines, without: selected.filter(({ redo }) => redo === undefined) };
 }
 
 function withoutSeed(row: Record<string, unknown>): Record<string, unknown> {

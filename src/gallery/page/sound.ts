@@ -5,8 +5,8 @@ import { release } from './posters.ts';
 /** The maximum size, in bytes, of a file whose waveform is computed in the browser. */
 const maxBytes = 32 * 1024 * 1024;
 
-const known = new Map<string, Promise<string | undefined>>();
-let turn: Promise<unknown> = Promise.resolve();
+const peaksByHref = new Map<string, Promise<string | undefined>>();
+let queue: Promise<unknown> = Promise.resolve();
 
 /**
  * Returns a sound's loudness as measured by mgw. If mgw did not measure it, measures it in the browser, one file at a
@@ -15,19 +15,19 @@ let turn: Promise<unknown> = Promise.resolve();
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);
   if (!location.protocol.startsWith('http') || file.bytes > maxBytes) return Promise.resolve(undefined);
-  let peaks = known.get(file.href);
+  let peaks = peaksByHref.get(file.href);
   if (peaks === undefined) {
-    peaks = turn.then(() => decoded(file.href)).catch(() => undefined);
-    turn = peaks;
-    known.set(file.href, peaks);
+    peaks = queue.then(() => decoded(file.href)).catch(() => undefined);
+    queue = peaks;
+    peaksByHref.set(file.href, peaks);
   }
   return peaks;
 }
 
 async function decoded(href: string): Promise<string> {
-  const answer = await fetch(href);
+  const response = await fetch(href);
   const context = new OfflineAudioContext(1, 1, 24_000);
-  const samples = (await context.decodeAudioData(await answer.arrayBuffer())).getChannelData(0);
+  const samples = (await context.decodeAudioData(await response.arrayBuffer())).getChannelData(0);
   return loudness(samples, 0.01);
 }
 

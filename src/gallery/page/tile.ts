@@ -34,7 +34,7 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const { id } = item;
   const media = mediaOf(item, deps);
   const rating = stars((given) => deps.rate(id, given), true);
-  const again = toggle('again', 'Again', 'Make again (x)', () => deps.toggleAgain(id));
+  const again = toggle('again', 'Remake', 'Remake (x)', () => deps.toggleAgain(id));
   const compared = toggle('compared', 'Compare', 'Compare (c)', () => deps.toggleCompare(id));
   const note = make('span', { class: 'has-note', title: 'This job has a note.' }, 'note');
   const open = make('button', {
@@ -71,11 +71,11 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
     focus: open,
     toggle: media.toggle,
     remove: media.remove,
-    show: (said, isCompared) => {
-      rating.show(said.rating);
-      mark(again, 'aria-pressed', String(said.again ?? false));
+    show: (marks, isCompared) => {
+      rating.show(marks.rating);
+      mark(again, 'aria-pressed', String(marks.again ?? false));
       mark(compared, 'aria-pressed', String(isCompared));
-      note.hidden = !said.note;
+      note.hidden = !marks.note;
     },
   };
 }
@@ -141,8 +141,8 @@ function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
   // Requests the poster after a pause, so that scrolling past a tile decodes no video.
-  let giveUp = (): void => clearTimeout(wanted);
-  const wanted = setTimeout(() => {
+  let giveUp = (): void => clearTimeout(timer);
+  const timer = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {
       if (poster === undefined) element.append(make('span', { class: 'nothing' }, 'cannot be played'));
       else draw(canvas, poster);

@@ -47,7 +47,7 @@ export class Toolbar {
       ),
       make('div', { class: 'layouts', role: 'group', 'aria-label': 'Layout' }, ...this.#layouts),
       this.#compare,
-      button('Export', 'Export ratings, and the jobs to make again', deps.exportAll),
+      button('Export', 'Export ratings, and the jobs to remake', deps.exportAll),
     );
   }
 

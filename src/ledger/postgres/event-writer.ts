@@ -149,8 +149,8 @@ export class EventWriter {
     const [, batch, id] = (event?.type === 'prepared' && /^([^/]+)\/(.*)$/s.exec(event.key ?? '')) || [];
     if (id === undefined) return;
     await this.#database.query(
-      `UPDATE ${rows} SET outcome = 'again', state = CASE state WHEN 'taken' THEN state ELSE 'waiting' END
-       WHERE batch = $1 AND id = ANY($2::text[]) AND (state = 'taken' OR (state = 'ended' AND outcome = 'unknown'))`,
+      `UPDATE ${rows} SET outcome = 'again', state = CASE state WHEN 'claimed' THEN state ELSE 'waiting' END
+       WHERE batch = $1 AND id = ANY($2::text[]) AND (state = 'claimed' OR (state = 'ended' AND outcome = 'unknown'))`,
       [batch, [id, id.replace(/\/\d+$/, '')]],
     );
   }
@@ -183,8 +183,10 @@ export class EventWriter {
     const firstByJob = new Map(events.toReversed().map((each) => [each.job, each]));
     const batch = [...firstByJob.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
     const later = events.filter((each) => firstByJob.get(each.job) !== each);
-    const written = await this.#writeOnce(batch);
-    return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
+    const writtenEvents = await this.#writeOnce(batch);
+    return later.length === 0
+      ? writtenEvents
+      : new Map([...writtenEvents, ...(await this.#writeTogether(later))]);
   }
 
   // If two attempts to write one event overlap, the event's uid makes the second attempt fail. Several events are then
@@ -229,17 +231,17 @@ export class EventWriter {
       events.every(({ event }) => event?.type === 'delivered') ? 'soon' : 'durable',
     );
     const numbers = new Map(rows.map(({ uid, n }) => [uid, n]));
-    const written = new Map<NewEvent, true>();
+    const writtenEvents = new Map<NewEvent, true>();
     for (const [at, { job, uid, n: cachedCount, lines }] of values.entries()) {
       const [event, n] = [events[at], numbers.get(uid)];
       if (event === undefined || n === undefined) continue;
-      written.set(event, true);
+      writtenEvents.set(event, true);
       if (n - 1 === cachedCount) {
         this.#cachedLines.set(job, { n, lines });
         this.#noteWritten(job);
       } else this.dropCached(job);
     }
-    return written;
+    return writtenEvents;
   }
 
   async #isRecorded(uid: string): Promise<boolean> {

@@ -36,19 +36,19 @@ export const a: Protocol = {
   inlineAssets: true,
   inlineMedia,
   checks: () => import('./checks.ts'),
-  normalise,
+  normalize,
   quantityOf,
   modelOf: (body) => textAt(body, 'model'),
   submission,
   readSubmission,
   query,
   readQuery,
-  // The gateway returns the URL only once the file exists (specification 3.1).
+  // The gateway returns the URL only when the file exists (specification 3.1).
   notReady: () => false,
 };
 
 // Removes the prefix `models/` from the model's name. Some listings include it, but it belongs to the path.
-function normalise(body: JsonObject): JsonObject {
+function normalize(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
 }
@@ -111,10 +111,10 @@ function query(handle: string, model?: string): Exchange {
  */
 function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
-  const answer = bodyOf(reply) ?? parseCutJson(reply.text);
-  const handle = textAt(answer, 'name');
+  const operation = bodyOf(reply) ?? parseCutJson(reply.text);
+  const handle = textAt(operation, 'name');
   if (handle === undefined) return judgeUnreadableSubmission(reply, 'operation name', body);
-  return { kind: 'accepted', handle, warning: warningsIn(handle, answer, textAt(body, 'model')) };
+  return { kind: 'accepted', handle, warning: warningsIn(handle, operation, textAt(body, 'model')) };
 }
 
 function warningsIn(handle: string, answer: Json | undefined, model?: string): string | undefined {

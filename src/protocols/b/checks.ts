@@ -94,7 +94,7 @@ function withUsage(broken: Violation, body: JsonObject): Violation {
   return { ...broken, flag };
 }
 
-// Reported if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
+// Reported if `normalize` could not merge `ReturnUsage` into `ExtInfo`.
 const unmergedUsage = violation(
   flags,
   'ReturnUsage',
@@ -102,10 +102,10 @@ const unmergedUsage = violation(
   'ReturnUsage inside ExtInfo: mgw cannot rewrite this ExtInfo without losing digits of a number',
 );
 
-const hostedAssets = 'none, since hosted resources are not supported; use an http(s) URL in FileInfos';
-const credentials = 'none, since the gateway adds the upstream credentials itself';
+const hostedAssets = 'none, because hosted resources are not supported; use an http(s) URL in FileInfos';
+const credentials = 'none, because the gateway adds the upstream credentials itself';
 const refusedFields = new Map([
-  ['subappid', 'none, since the gateway rejects requests that contain it'],
+  ['subappid', 'none, because the gateway rejects requests that contain it'],
   ['fileid', hostedAssets],
   ['objectid', hostedAssets],
   ['lastframefileid', hostedAssets],
@@ -115,7 +115,7 @@ const refusedFields = new Map([
 ]);
 const refusedAtRoot = new Map([
   ...refusedFields,
-  ['taskid', 'none, since a task id belongs to a query, not to a submission'],
+  ['taskid', 'none, because a task id belongs to a query, not to a submission'],
 ]);
 
 interface Place {

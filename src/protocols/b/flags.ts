@@ -4,7 +4,7 @@ import type { Flag } from '../protocol.ts';
 
 const assets = { group: 'Assets' };
 
-/** The flags of `mgw video b submit` (specification 2.3). `normalise` moves `ReturnUsage` into `ExtInfo`. */
+/** The flags of `mgw video b submit` (specification 2.3). `normalize` moves `ReturnUsage` into `ExtInfo`. */
 export const flags: readonly Flag[] = [
   valueFlag('-m, --model <name>', 'ModelName', 'model name, exactly as listed by mgw models --protocol b'),
   valueFlag(

@@ -216,16 +216,16 @@ export function callError(body: Json | undefined): Json | undefined {
 /** Returns what an error with HTTP 200 proves about the call, and the failure to report. */
 export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
   const nativeCode = idAt(error, 'Code');
-  const known = knownOutcome(nativeCode ?? '');
+  const callMeaning = knownOutcome(nativeCode ?? '');
   const message = textAt(error, 'Message') ?? (typeof error === 'string' ? error : undefined);
   const failure = {
     ...readFailure(reply),
     message: message ?? nativeCode ?? 'an error without a message',
     nativeCode,
   };
-  if (known === undefined)
+  if (callMeaning === undefined)
     return { outcome: 'unlisted', failure: { ...failure, code: unlistedCode(nativeCode, message) } };
-  const { outcome, code } = known;
+  const { outcome, code } = callMeaning;
   return {
     outcome,
     failure: { ...failure, code: outcome === 'rejected' ? refineCode(code, nativeCode, message) : code },

@@ -42,7 +42,7 @@ export const b: Protocol = {
   needsListing,
   complete,
   checks: () => import('./checks.ts'),
-  normalise,
+  normalize,
   quantityOf,
   modelOf: (body) => textAt(body, 'ModelName'),
   submission,
@@ -54,7 +54,7 @@ export const b: Protocol = {
 };
 
 // Moves `ReturnUsage`, which `--return-usage` sets and the gateway does not recognize, into `ExtInfo`.
-function normalise(body: JsonObject): JsonObject {
+function normalize(body: JsonObject): JsonObject {
   const { ReturnUsage: isRequested, ...rest } = body;
   if (isRequested === false) return rest;
   const merged = isRequested === true ? withReturnUsage(body['ExtInfo']) : undefined;

@@ -100,7 +100,7 @@ const schemas = {
   official: bodyOf(oneOfModels(official), official, { prompt_optimization: z.optional(noOptimization) }),
   selfHosted: bodyOf(oneOfModels(selfHosted), selfHosted, {
     prompt: longPrompt(),
-    reference_video_urls: z.optional(urls(0, 'none, since only vendor-h3 accepts reference videos')),
+    reference_video_urls: z.optional(urls(0, 'none, because only vendor-h3 accepts reference videos')),
   }),
   other: bodyOf(otherModel, undefined, {}),
 };

@@ -62,7 +62,7 @@ export const c: Protocol = {
   needsListing,
   complete,
   checks: () => import('./checks.ts'),
-  normalise,
+  normalize,
   convertedResolution,
   maxAssetBytes: (kind, model) => {
     const limits: Partial<Record<AssetKind, number>> = maxAssetBytes;
@@ -79,7 +79,7 @@ export const c: Protocol = {
 
 // Replaces `ratio` with its synonym `aspect_ratio`. Does not change a body that contains both. The checks refuse such a
 // body.
-function normalise(body: JsonObject): JsonObject {
+function normalize(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
   return { ...rest, aspect_ratio: ratio };

@@ -73,9 +73,9 @@ function page({ type, granule, sequence, packets }: Page): Uint8Array {
   head.writeUInt32LE(sequence, 18);
   head.writeUInt8(packets.length, 26);
   packets.forEach((packet, index) => head.writeUInt8(packet.length, 27 + index));
-  const whole = Buffer.concat([head, ...packets]);
-  whole.writeUInt32LE(checksum(whole), 22);
-  return whole;
+  const bytes = Buffer.concat([head, ...packets]);
+  bytes.writeUInt32LE(checksum(bytes), 22);
+  return bytes;
 }
 
 /** Returns Ogg's CRC-32: polynomial 04c11db7, most significant bit first, nothing inverted. */
@@ -148,7 +148,7 @@ class RangeEncoder {
   #range = 2 ** 31;
   #low = 0;
   /** The last symbol, which a carry may still change, and the number of 255s that follow it. */
-  #held = -1;
+  #pendingByte = -1;
   #carrying = 0;
   #bytes: number[] = [];
   #shifts = 0;
@@ -209,7 +209,7 @@ class RangeEncoder {
     }
     this.#low = Math.ceil(this.#low / unit) * unit;
     for (; bits > 0; bits -= 8) this.#shift();
-    if (this.#held >= 0) this.#put(0);
+    if (this.#pendingByte >= 0) this.#put(0);
   }
 
   #shift(): void {
@@ -225,8 +225,8 @@ class RangeEncoder {
       return;
     }
     const carry = symbol >> 8;
-    if (this.#held >= 0) this.#bytes.push(this.#held + carry);
+    if (this.#pendingByte >= 0) this.#bytes.push(this.#pendingByte + carry);
     for (; this.#carrying > 0; this.#carrying -= 1) this.#bytes.push((255 + carry) % 256);
-    this.#held = symbol % 256;
+    this.#pendingByte = symbol % 256;
   }
 }

@@ -178,7 +178,7 @@ const syllableMs = 200;
 const syllablePattern = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Returns a text's melody: 60 ms for each character (code point), or 200 ms for a syllable; at least half a
+ * Returns the melody for text: 60 ms for each character (code point), or 200 ms for a syllable; at least half a
  * second in total.
  */
 export function melodyOf(text: string): Melody {

@@ -158,7 +158,7 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * Whether the request asks for a report of its usage. `ExtInfo` is a string that contains a JSON object. For a model
+ * Whether the request requires a report of its usage. `ExtInfo` is a string that contains a JSON object. For a model
  * with extension parameters, the object's `ExtVideoParameters` is also a string that contains a JSON object
  * (specification 2.3).
  */

@@ -55,8 +55,12 @@ function submit(call: Call): Reply {
   const { id, createdAt } = task;
   const acceptedTask = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
   const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
-  const answer = { ...acceptedTask, created_at: secondsOf(createdAt) };
-  return recordSent(call, task.id, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
+  const responseBody = { ...acceptedTask, created_at: secondsOf(createdAt) };
+  return recordSent(
+    call,
+    task.id,
+    json(200, responseBody, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }),
+  );
 }
 
 function showTask(call: Call, id: string): Reply {

@@ -41,9 +41,9 @@ function respond(call: Call): Reply {
   const amount = cost(priceFor('responses', model.id), { units: answer.usage.total_tokens / 1000 });
   const service = { task, area: 'responses', model: model.id, amount, at: call.gateway.now() } as const;
   chargeFor(call, { ...service, body, text: input });
-  const cut = body.stream === true ? call.gateway.takeFault('responses-cut') : undefined;
-  const reply = body.stream === true ? streamReply(call, answer, cut) : jsonReply(call, answer);
-  return cut || answer.status === 'failed'
+  const cutFault = body.stream === true ? call.gateway.takeFault('responses-cut') : undefined;
+  const reply = body.stream === true ? streamReply(call, answer, cutFault) : jsonReply(call, answer);
+  return cutFault || answer.status === 'failed'
     ? recordFailure(call, task, input, reply)
     : recordSent(call, task, reply);
 }

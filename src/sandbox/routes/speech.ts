@@ -127,8 +127,8 @@ function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[no-audio]')) return { kind: 'silent' };
   const error = gateway.takeFault('tts-error-frame');
   if (error) return { kind: 'error', percent: error.percent };
-  const cut = gateway.takeFault('tts-cut');
-  if (cut) return { kind: 'cut', percent: cut.percent };
+  const cutFault = gateway.takeFault('tts-cut');
+  if (cutFault) return { kind: 'cut', percent: cutFault.percent };
   const reset = gateway.takeFault('tts-reset');
   return reset ? { kind: 'reset', percent: reset.percent } : { kind: 'complete' };
 }

@@ -24,7 +24,7 @@ export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
 }
 
 /**
- * The objects and uploads in a state directory. Each is a file with a line of JSON, followed by the content. Several
+ * The objects and uploads in a state folder. Each is a file with a line of JSON, followed by the content. Several
  * processes can use them at the same time.
  */
 export class Objects {

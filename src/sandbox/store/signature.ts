@@ -44,7 +44,7 @@ export function checkSignature(request: SignedRequest, now: number): Refusal | u
   const parts = readQuerySignature(pairs) ?? readHeaderSignature(request.headers);
   if (parts === undefined) return denial('AccessDenied', 'The request is not signed.');
   if (parts.credential[0] !== storeAccount.AWS_ACCESS_KEY_ID)
-    return denial('InvalidAccessKeyId', "The access key is not the sandbox's.");
+    return denial('InvalidAccessKeyId', 'The sandbox has no such access key.');
   const expectedBytes = Buffer.from(sign(request, pairs, parts));
   const sentBytes = Buffer.from(parts.signature);
   if (sentBytes.length !== expectedBytes.length || !timingSafeEqual(sentBytes, expectedBytes))
@@ -54,7 +54,7 @@ export function checkSignature(request: SignedRequest, now: number): Refusal | u
     return {
       status: 400,
       code: 'XAmzContentSHA256Mismatch',
-      message: 'The body is not the one that was signed.',
+      message: 'The body differs from the signed body.',
     };
   return undefined;
 }

@@ -23,9 +23,9 @@ describeFleet('without a pool,', {}, (place) => {
   it('a batch on many machines never exceeds its shared pace and budget, as counted by the gateway', async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
-    let most = 0;
+    let max = 0;
     gateway.judge = () => {
-      most = Math.max(most, gateway.underWay() + 1);
+      max = Math.max(max, gateway.underWay() + 1);
       return undefined;
     };
     const file = machines.manifest(8);
@@ -38,7 +38,7 @@ describeFleet('without a pool,', {}, (place) => {
     expect(runs.map(({ code }) => code)).toEqual(all.map(() => 12));
     const times = gateway.posts().map(({ at }) => at);
     expect(times).toHaveLength(5);
-    expect(most).toBeLessThanOrEqual(2);
+    expect(max).toBeLessThanOrEqual(2);
     // The first submission may have arrived late, so one interval is ignored.
     expect((times.at(-1) ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(3 * 200);
   });

@@ -166,7 +166,7 @@ export class Fleet {
   async #outcome(file: string): Promise<Outcome> {
     const last = this.#machines.machine(this.#direct);
     const { view: status } = await read(last, 'batch', 'status', file);
-    const left = await this.#leftOf(status['rows'] as RowView[]);
+    const remaining = await this.#leftOf(status['rows'] as RowView[]);
     const args = [...this.#machines.output, '--poll-interval', '50ms', '--retries', '20'];
     const { view } = await read(last, 'batch', 'run', file, ...args);
     const bad = new Map((view['rows'] as RowView[]).map((row) => [row.id, row]));
@@ -181,7 +181,7 @@ export class Fleet {
     return {
       paidTwice: paid.map(([prompt]) => prompt),
       astray,
-      left,
+      left: remaining,
       unknown: [...bad.values()].filter(({ state }) => state === 'unknown').length,
       done: this.#trial.rows - bad.size,
       maxAtOnce: this.#maxAtOnce,
@@ -191,15 +191,15 @@ export class Fleet {
 
   // Describes the rows that are new, running or blocked, and prints the records of their jobs.
   async #leftOf(rows: RowView[]): Promise<string[]> {
-    const left: string[] = [];
+    const remaining: string[] = [];
     for (const { id, state } of rows.filter((row) => ['new', 'running', 'blocked'].includes(row.state))) {
       const jobs = `select job from mgw.events where line like '%clips/${id}"%'`;
       const query = (statement: string): Promise<string> => this.#server.query(statement, this.#database);
       this.#trial.say?.(await query(`select line from mgw.events where job in (${jobs}) order by job, n`));
       const queued = await query(`select state, outcome, lost, why from mgw.batch_rows where id = '${id}'`);
-      left.push(`${id} ${state}, in the queue: ${queued.replaceAll('\t', ' ')}`);
+      remaining.push(`${id} ${state}, in the queue: ${queued.replaceAll('\t', ' ')}`);
     }
-    return left;
+    return remaining;
   }
 
   #isWhole(row: number): boolean {

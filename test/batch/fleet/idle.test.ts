@@ -19,8 +19,9 @@ async function work(
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
-  let left = outages;
-  const answer = (): Promise<never[]> => ((left -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]));
+  let remaining = outages;
+  const answer = (): Promise<never[]> =>
+    (remaining -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]);
   let triesLeft = tries;
   const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
   let looksAgain = (): void => undefined;

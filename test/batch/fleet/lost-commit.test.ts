@@ -4,7 +4,7 @@ import { CuttingProxy, type Cut } from '../../support/cutting-proxy.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { describeBothWays } from './place.ts';
 
-// mgw waits for a response for one second. The pauses between attempts are shorter.
+// mgw waits one second for a response. The pauses between attempts are shorter.
 const parameters = 'connect_timeout=1';
 const [sending, reply] = [/type\W+sending/, /type\W+reply/];
 

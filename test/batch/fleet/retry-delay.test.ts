@@ -19,7 +19,7 @@ it('a worker does not return a row to the queue if no other worker can change it
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });
 
-it('a worker returns a row to the queue if the key is refused, also for its task, but ends a row whose model or voice the key may not use', () => {
+it('a worker returns a row to the queue if the key is refused, even for its task, but ends a row whose model or voice the key cannot use', () => {
   const delayAfter = (message: string): number | undefined => retryDelayMs(new MgwError('auth', message));
   expect(delayAfter('Invalid token')).toBe(defaultRetryMs);
   const ofTask = new MgwError('auth', 'Invalid token', { job: accepted, charged: 'yes', retry: 'resume' });

@@ -53,7 +53,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     await enqueue('kept', 'claimed', 'returned', 'removed');
     const rows = await rowsInState(one.query, 'clips', 'waiting', ['kept']);
     expect(rows.map(({ id }) => id)).toEqual(['claimed', 'returned', 'removed']);
-    await place.query(`update mgw.batch_rows set state = 'taken' where id in ('claimed', 'returned')`);
+    await place.query(`update mgw.batch_rows set state = 'claimed' where id in ('claimed', 'returned')`);
     await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'returned'`);
     expect(await removeRows(one.query, 'clips', rows)).toBe(1);
     expect(await place.query('select id from mgw.batch_rows order by position')).toBe(
@@ -79,7 +79,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));
     const takers = [one, other, third].map((each) => new RowQueue(each));
-    const taken = await Promise.all(
+    const claimed = await Promise.all(
       takers.map(async (taker) => {
         const own: string[] = [];
         for (let rows = await taker.claim('clips', 4); rows.length > 0; rows = await taker.claim('clips', 4))
@@ -87,7 +87,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
         return own;
       }),
     );
-    expect(taken.flat().sort()).toEqual([...ids].sort());
+    expect(claimed.flat().sort()).toEqual([...ids].sort());
     expect((await queuedRows()).map(({ id }) => id)).toEqual(ids);
     expect(await takers[0]?.availableBatches('http://here')).toEqual([]);
   });
@@ -101,18 +101,18 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
 
   it('queued rows return to the queue when their worker loses its lease, and that worker can no longer change them', async () => {
     await enqueue('a');
-    const [gone, next] = [new RowQueue(one), new RowQueue(other)];
-    const [lost] = await gone.claim('clips', 1);
-    expect(await next.recover()).toEqual([]);
-    expect(await next.claim('clips', 1)).toEqual([]);
+    const [deadQueue, nextQueue] = [new RowQueue(one), new RowQueue(other)];
+    const [lost] = await deadQueue.claim('clips', 1);
+    expect(await nextQueue.recover()).toEqual([]);
+    expect(await nextQueue.claim('clips', 1)).toEqual([]);
     await one.die();
-    expect(await next.recover()).toEqual([]);
+    expect(await nextQueue.recover()).toEqual([]);
     expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
-    const [found] = await next.claim('clips', 1);
+    const [found] = await nextQueue.claim('clips', 1);
     expect(found?.id).toBe('a');
-    if (lost !== undefined) await gone.recordEnd(lost, 'failed');
-    if (lost !== undefined) await gone.returnToQueue(lost, 0);
-    expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
+    if (lost !== undefined) await deadQueue.recordEnd(lost, 'failed');
+    if (lost !== undefined) await deadQueue.returnToQueue(lost, 0);
+    expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`claimed\t${other.id}`);
   });
 
   it('queued rows are not claimed again by a worker that has not released them under its earlier lease', async () => {
@@ -146,9 +146,9 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     await enqueue('a', 'b');
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
-      const gone = await processIn(database);
-      await new RowQueue(gone).claim('clips', 1);
-      await gone.die();
+      const deadProcess = await processIn(database);
+      await new RowQueue(deadProcess).claim('clips', 1);
+      await deadProcess.die();
       expect(await new RowQueue(other).recover()).toEqual(expected);
     }
     const own = new RowQueue(one);
@@ -156,7 +156,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await own.claim('clips', 1)).toEqual([]);
     expect(await queueCounts(one.query, 'clips')).toEqual({
       waiting: 0,
-      taken: 1,
+      claimed: 1,
       quarantined: [{ id: 'a', why: null }],
       returned: [],
       unpaid: [],
@@ -183,7 +183,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, returned: [], unpaid: [] });
   });
 
-  it('rows that wait for their retry are available at once after the user enqueues them again', async () => {
+  it('rows that wait for their retry are available immediately after the user enqueues them again', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (const again of [() => enqueue('a'), () => requeueRows(one.query, 'clips')]) {
@@ -219,9 +219,9 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
       await others.recover();
       const wake = async (): Promise<void> => row && own.returnToQueue(row, 0);
       const findInDoubt = async (): Promise<string> => {
-        const [taken] = await others.claim('clips', 1);
+        const [claimedRow] = await others.claim('clips', 1);
         if (when === 'before') await wake();
-        if (taken !== undefined) await others.recordEnd(taken, 'unknown');
+        if (claimedRow !== undefined) await others.recordEnd(claimedRow, 'unknown');
         if (when === 'after') await wake();
         return place.query('select state from mgw.batch_rows');
       };

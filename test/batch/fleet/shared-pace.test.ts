@@ -36,10 +36,10 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     for (let at = 0; at < times; at += 1) await one.enter(never);
   }
 
-  async function held(): Promise<number> {
+  async function heldSlots(): Promise<number> {
     return Number(
       await place.query(
-        `select count(*) from mgw.places join mgw.leases on leases.id = lease and until > clock_timestamp()`,
+        `select count(*) from mgw.slots join mgw.leases on leases.id = lease and until > clock_timestamp()`,
       ),
     );
   }
@@ -63,7 +63,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     const waiting = one.enter(never);
     other.leave();
     await waiting;
-    expect(await held()).toBe(4);
+    expect(await heldSlots()).toBe(4);
   });
 
   it('a shared pace never exceeds its limit if many processes request slots at once', async () => {
@@ -77,19 +77,19 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     stop.abort(new Error('enough'));
     await Promise.allSettled(all);
     expect(entered).toBe(4);
-    expect(await held()).toBe(4);
+    expect(await heldSlots()).toBe(4);
   });
 
   it("a shared pace frees a process's slots once the process's lease has ended, and refuses this process another slot", async () => {
     const fleet = await processIn(await openDatabase(place.url()));
-    const gone = await machine({ fleet });
-    await enter(gone, 2);
+    const deadMachine = await machine({ fleet });
+    await enter(deadMachine, 2);
     const other = await machine();
     await fleet.die();
-    expect(await isFull(gone)).toBe(true);
+    expect(await isFull(deadMachine)).toBe(true);
     await enter(other, 4);
-    await gone.close();
-    expect(await held()).toBe(4);
+    await deadMachine.close();
+    expect(await heldSlots()).toBe(4);
   });
 
   it('a shared pace is halved once for all processes after a 429, and grows again as submissions are accepted', async () => {
@@ -108,7 +108,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('a shared pace pauses all processes if the gateway asks one to wait', async () => {
+  it('a shared pace pauses all processes if the gateway delays one of them', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.reportLimited(await one.waitToSubmit(never), 700);
@@ -124,11 +124,11 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('a process reserves a turn for one row at a time, because the turn of a row that gives up is lost', async () => {
+  it('a process reserves a send window for one row at a time, because the window of a row that gives up is lost', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     let reserved = 0;
     const query: typeof fleet.query = (text, values) => {
-      if (text.includes('set next_turn')) reserved += 1;
+      if (text.includes('set next_window')) reserved += 1;
       return fleet.query(text, values);
     };
     const one = await machine({ fleet: { ...fleet, query }, perMinute: 1 });
@@ -150,7 +150,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     one.leave();
     await expect.poll(() => notes.length).toBeGreaterThan(0);
     proxy.up();
-    await expect.poll(held).toBe(3);
+    await expect.poll(heldSlots).toBe(3);
     await enter(await machine(), 1);
   });
 });

@@ -147,7 +147,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
-  it('batch enqueue refuses a row that waits for another row, and suggests to run the batch', async () => {
+  it('batch enqueue refuses a row that waits for another row, and suggests running the batch', async () => {
     writeFileSync(file, 'id,protocol,model,duration,prompt,image\na,a,veo-3,8,x,\nb,a,veo-3,8,y,@a:last\n');
     const { code, json } = await batch('enqueue', file, '--name', 'film', '--json');
     const next = ['mgw', 'batch', 'run', file, '--name', 'film'];
@@ -194,7 +194,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect(charges()).toEqual({ 'a paper boat': 1, 'a paper hat': 2 });
   });
 
-  it('batch enqueue updates a queued row that was never sent, or only limited, if its content or a default has changed', async () => {
+  it('batch enqueue updates a queued row that was never sent, or only rate-limited, if its content or a default has changed', async () => {
     const setDuration = (value: string): Promise<CliResult> =>
       runHereAs(here, ['config', 'set', 'defaults.video.c.vendor-h3-mini.duration', value]);
     const writeRow = (prompt: string): void =>
@@ -346,7 +346,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('a worker exits 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
+  it('a worker exits with 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     file = join(machines.shared, 'clips.jsonl');
@@ -358,8 +358,8 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
     const { code, stderr } = await work('--strict', '--mark', '--results', results);
     expect([code, stderr]).toEqual([11, expect.stringContaining('duration 2 s instead of 5 s')]);
     expect(stderr).toContain('1 row with a file that differs from the request: mgw jobs ls --mismatched');
-    const told = readFileSync(results, 'utf8').trim().split('\n');
-    expect(told.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
+    const lines = readFileSync(results, 'utf8').trim().split('\n');
+    expect(lines.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
       {
         id: 'whole',
         exit_code: 0,
@@ -680,7 +680,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
   });
 
   // Whether the next submission must wait for a minute, and the number of slots.
-  const limits = `select next_turn > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.places) from mgw.paces`;
+  const limits = `select next_window > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.slots) from mgw.paces`;
 
   it('a run or retry of an enqueued batch, by its file or by its name, uses the limits and the --sidecar of the queue', async () => {
     await batch('enqueue', machines.manifest(1), '--concurrency', '1', '--per-minute', '1', '--sidecar');
@@ -770,26 +770,26 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
 
   it('a worker runs a row once if its lease ends while the row waits for a slot', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), '--concurrency', '1']);
-    await place.query(`insert into mgw.paces (batch, most) values ('clips', 1)`);
+    await place.query(`insert into mgw.paces (batch, max_tasks) values ('clips', 1)`);
     await place.query(
       `with lease as (insert into mgw.leases (instance, host, pid, until) values ('x', 'x', 1, 'infinity') returning id)
-       insert into mgw.places (batch, number, lease) select 'clips', 1, id from lease`,
+       insert into mgw.slots (batch, number, lease) select 'clips', 1, id from lease`,
     );
     const clock = stoppable(systemClock);
     const machine = machines.machine(place.url());
     const worker = runHereAs(machine, ['worker', ...machines.output, ...quick], '', clock);
-    await expect.poll(rowsInQueue).toBe('row-0\ttaken');
+    await expect.poll(rowsInQueue).toBe('row-0\tclaimed');
     await place.query(`update mgw.leases set until = clock_timestamp() where instance <> 'x'`);
     clock.stop(31_000);
     await expect.poll(rowsInQueue).toBe('row-0\twaiting');
-    await place.query('update mgw.places set lease = null');
+    await place.query('update mgw.slots set lease = null');
     const { code, stderr } = await worker;
     expect([code, stderr]).toEqual([0, expect.stringContaining('1 done; 1 file saved')]);
   });
 
-  it('a worker quarantines a row after five workers died while running it, and runs it again on request', async () => {
+  it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {
     await batch('enqueue', machines.manifest(1));
-    await place.query("update mgw.batch_rows set state = 'taken', lost = 4, lease = 0");
+    await place.query("update mgw.batch_rows set state = 'claimed', lost = 4, lease = 0");
     const { stderr } = await work();
     expect(stderr).toContain(
       'clips/row-0 quarantined: five workers died while running it → mgw batch enqueue clips --again',

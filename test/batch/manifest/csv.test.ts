@@ -34,7 +34,8 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
     line,
     Object.fromEntries(fields.map(({ name, value }) => [name, value])),
   ]);
-const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
+const problemTexts = ({ problems }: Read): string[] =>
+  problems.map(({ line, message }) => `${line}: ${message}`);
 
 describe('the CSV reader', () => {
   it('counts lines like a text editor', async () => {
@@ -61,7 +62,7 @@ describe('the CSV reader', () => {
       [2, { prompt: 'a boat' }],
       [3, { prompt: 'a boat', Notes: 'good' }],
     ]);
-    expect(said(result)).toEqual(['4: the row has one cell, but the header has 3']);
+    expect(problemTexts(result)).toEqual(['4: the row has one cell, but the header has 3']);
   });
 
   it("returns every cell, regardless of the cell's content and the chunk size", async () => {
@@ -145,7 +146,7 @@ describe('the CSV reader', () => {
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
   ])('reads %j, and reports the problems %j', async (text, problems) => {
-    expect(said(await read(text))).toEqual(problems);
+    expect(problemTexts(await read(text))).toEqual(problems);
   });
 
   it('skips a row that is not UTF-8, and reads the rows after it', async () => {
@@ -155,7 +156,7 @@ describe('the CSV reader', () => {
       Buffer.from('"\n2,b\n'),
     ]);
     const found = await read(bad);
-    expect(said(found)).toEqual(['3: it is not valid UTF-8']);
+    expect(problemTexts(found)).toEqual(['3: it is not valid UTF-8']);
     expect(shown(found)).toEqual([[4, { id: '2', prompt: 'b' }]]);
   });
 
@@ -163,17 +164,17 @@ describe('the CSV reader', () => {
     const found = await read(
       Buffer.concat([Buffer.from([0xff]), Buffer.from('id,prompt\nid,prompt\n2,b\n')]),
     );
-    expect(said(found)).toEqual(['1: it is not valid UTF-8', '2: the header cannot be read']);
+    expect(problemTexts(found)).toEqual(['1: it is not valid UTF-8', '2: the header cannot be read']);
     expect(found.records).toEqual([]);
   });
 
   it('limits cell and line sizes', async () => {
     const mib = 'x'.repeat(1024 * 1024);
-    expect(said(await read(`id,prompt\n1,${mib.repeat(8)}`, 1 << 20))).toEqual([
+    expect(problemTexts(await read(`id,prompt\n1,${mib.repeat(8)}`, 1 << 20))).toEqual([
       '2: the line is longer than 8 MiB',
     ]);
     const lines = `${mib}\n`.repeat(8);
-    expect(said(await read(`id,prompt\n1,"${lines}"`, 1 << 20))).toEqual([
+    expect(problemTexts(await read(`id,prompt\n1,"${lines}"`, 1 << 20))).toEqual([
       expect.stringMatching(/^2: .*longer than 8 MiB/),
     ]);
   });

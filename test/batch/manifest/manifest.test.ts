@@ -244,8 +244,8 @@ rows:
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
-    const told = 'm:6: seed: one is not allowed; allowed: a whole number in digits, such as 5';
-    expect(problems).toEqual([told, told]);
+    const problem = 'm:6: seed: one is not allowed; allowed: a whole number in digits, such as 5';
+    expect(problems).toEqual([problem, problem]);
   });
 
   it("may contain anchors, and each row's errors have that row's line numbers", async () => {

@@ -8,7 +8,7 @@ import { userHere } from '../../support/one-process.ts';
 import { closedPort, httpServer, says, type HttpServer } from '../../support/servers.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
-const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
+const storedConfig = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
 
 const listing = says({ data: [{ id: 'vendor-h3-mini' }, { id: 'Video-B' }] });
 
@@ -33,7 +33,9 @@ describe('auth login', () => {
     expect(gateway.requests).toMatchObject([
       { path: '/v1/models', headers: { authorization: `Bearer ${canaryKey}` } },
     ]);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: canaryKey, base_url: gateway.url } },
+    });
     expect(statSync(configOf(user)).mode & 0o777).toBe(0o600);
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
@@ -43,7 +45,7 @@ describe('auth login', () => {
     const user = userHere();
     const address = ['--base-url', new URL(gateway.url).host];
     expect((await user.run(['auth', 'login', ...address], { stdin: canaryKey })).code).toBe(0);
-    expect(kept(user)).toMatchObject({ profiles: { default: { base_url: gateway.url } } });
+    expect(storedConfig(user)).toMatchObject({ profiles: { default: { base_url: gateway.url } } });
   });
 
   it.each([
@@ -52,7 +54,7 @@ describe('auth login', () => {
       says({ error: { message: `No user of ${canaryKey}` } }, 401),
       3,
       'auth',
-      'rejected the key',
+      'refused the key',
     ],
     [
       'an address that is not a gateway',
@@ -71,7 +73,9 @@ describe('auth login', () => {
     expect(login.stdout).not.toContain(canaryKey);
     expect(existsSync(configOf(user))).toBe(false);
     expect((await user.run([...args, '--no-verify'], { stdin: canaryKey })).code).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: canaryKey, base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: canaryKey, base_url: gateway.url } },
+    });
     expect(gateway.requests).toHaveLength(1);
   });
 
@@ -84,7 +88,9 @@ describe('auth login', () => {
       expect.stringContaining('MGW_API_KEY is set and takes precedence.'),
     ]);
     expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1', base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: 'key-1', base_url: gateway.url } },
+    });
   });
 
   it('stores the address from MGW_BASE_URL, to which the key belongs, not the address of another gateway', async () => {
@@ -95,7 +101,9 @@ describe('auth login', () => {
     });
     const env = { MGW_BASE_URL: gateway.url };
     expect((await user.run(['auth', 'login'], { stdin: 'key-2', env })).code).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-2', base_url: gateway.url } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { api_key: 'key-2', base_url: gateway.url } },
+    });
     const bad = await user.run(['auth', 'login'], {
       stdin: 'key-3',
       env: { MGW_BASE_URL: 'http://10.0.0.1' },
@@ -104,7 +112,7 @@ describe('auth login', () => {
       2,
       expect.stringContaining('MGW_BASE_URL http://10.0.0.1: must be'),
     ]);
-    expect(kept(user)).toMatchObject({ profiles: { default: { api_key: 'key-2' } } });
+    expect(storedConfig(user)).toMatchObject({ profiles: { default: { api_key: 'key-2' } } });
   });
 
   it('requires the gateway address as an argument if mgw cannot prompt', async () => {
@@ -122,7 +130,7 @@ describe('auth login', () => {
     const again = await user.run(['--json', ...login], { stdin: 'key-2\r\n' });
     expect(again.json).toMatchObject({ ok: true, profile: 'work', config_file: configOf(user) });
     const work = { api_key: 'key-2', base_url: 'http://10.0.0.1', allow_http: true };
-    expect(kept(user)).toEqual({ profiles: { work } });
+    expect(storedConfig(user)).toEqual({ profiles: { work } });
   });
 
   it.each([
@@ -182,7 +190,7 @@ describe('auth status', () => {
     expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +unknown/)]);
   });
 
-  it('exits 2 if the key is missing or invalid', async () => {
+  it('exits with 2 if the key is missing or invalid', async () => {
     expect((await userHere().run(['auth', 'status'])).code).toBe(2);
     const bad = await userHere().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
     expect(bad).toMatchObject({ code: 2 });
@@ -216,7 +224,7 @@ describe('auth logout', () => {
     await user.run(['auth', 'login', '--no-verify', '--profile', 'work'], { stdin: 'work-key' });
     const logout = await user.run(['auth', 'logout', '--json']);
     expect(logout.json).toMatchObject({ ok: true, profile: 'default', removed: true });
-    expect(kept(user)).toEqual({
+    expect(storedConfig(user)).toEqual({
       profiles: { default: { base_url: 'https://gateway.example' }, work: { api_key: 'work-key' } },
     });
     expect((await user.run(['auth', 'logout', '--json'])).json).toMatchObject({ ok: true, removed: false });

@@ -27,9 +27,9 @@ it('mgw completion offers models from the last model list, without a request to 
   const typed = ['__complete', '--', 'video', 'c', 'submit', '-m', 'vendor'];
   expect((await user.run(typed)).stdout).toBe('words\n');
   await user.run(['models']);
-  const asked = gateway.requests;
+  const requestCount = gateway.requests;
   expect((await user.run(typed)).stdout).toBe('words\nvendor-h3-mini\tprotocol c\n');
-  expect(gateway.requests).toBe(asked);
+  expect(gateway.requests).toBe(requestCount);
   await gateway.close();
 });
 

@@ -7,7 +7,7 @@ import { userHere } from '../../support/one-process.ts';
 import { runOnScreen } from '../../support/screen.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
-const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
+const storedConfig = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
 
 function put(user: User, text: string): void {
   mkdirSync(join(user.cwd, 'config'));
@@ -19,11 +19,13 @@ describe('config set, get and unset', () => {
     const user = userHere();
     expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
     expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } } });
+    expect(storedConfig(user)).toEqual({
+      profiles: { default: { tts: { speaker: 'Anna' } }, work: { retries: 2 } },
+    });
     expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 0, stdout: 'Anna\n' });
     expect((await user.run(['config', 'unset', 'tts.speaker'])).code).toBe(0);
     expect(await user.run(['config', 'get', 'tts.speaker'])).toMatchObject({ code: 2, stdout: '' });
-    expect(kept(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
+    expect(storedConfig(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
   });
 
   it('refuse unknown settings and invalid values', async () => {
@@ -81,7 +83,7 @@ describe('config set, get and unset', () => {
       expect.stringContaining('There is no profile "nowhere"'),
     ]);
     expect((await user.run(['config', 'unset', 'profiles.a.b'])).code).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { work: { retries: 2 } } });
+    expect(storedConfig(user)).toEqual({ profiles: { work: { retries: 2 } } });
     expect((await user.run(['config', 'unset', 'profiles.work'])).code).toBe(0);
     expect((await user.run(['config', 'get', 'retries'])).stdout).toBe('5\n');
   });
@@ -91,7 +93,7 @@ describe('config set, get and unset', () => {
     put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');
     expect((await user.run(['config', 'list'])).code).toBe(2);
     expect((await user.run(['config', 'unset', 'retries'])).code).toBe(0);
-    expect(kept(user)).toEqual({ profile: 'work', profiles: { work: {} } });
+    expect(storedConfig(user)).toEqual({ profile: 'work', profiles: { work: {} } });
     writeFileSync(configOf(user), '{"profiles":{"__proto__":{"retries":1}}}');
     expect((await user.run(['config', 'set', 'retries', '1'])).code).toBe(2);
   });
@@ -143,7 +145,7 @@ describe('config edit', () => {
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, 'sed -i s/5m/6m/');
     expect(run.code, run.stderr).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { timeout: '6m' } } });
+    expect(storedConfig(user)).toEqual({ profiles: { default: { timeout: '6m' } } });
     expect(statSync(configOf(user)).mode & 0o777).toBe(0o600);
     expect(files(user)).toEqual(['config.json']);
   });
@@ -152,28 +154,31 @@ describe('config edit', () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m",}}}');
     expect((await edit(user, "sed -i 's/,}/}/'")).code).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { timeout: '5m' } } });
+    expect(storedConfig(user)).toEqual({ profiles: { default: { timeout: '5m' } } });
     const other = userHere();
     expect((await edit(other, `sed -i 's/{}/{"retries": 2}/'`)).code).toBe(0);
-    expect(kept(other)).toEqual({ profiles: { default: { retries: 2 } } });
+    expect(storedConfig(other)).toEqual({ profiles: { default: { retries: 2 } } });
   });
 
   it.each([
     ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
     ['s/}}}/}}/', 'it is not JSON'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
-  ])('exits 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
-    const user = userHere();
-    const text =
-      '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
-    put(user, text);
-    const run = await edit(user, `sed -i '${change}'`);
-    expect([run.code, run.stdout]).toEqual([2, '']);
-    expect(run.stderr).toContain(reason);
-    expect(run.stderr).toContain('Nothing was changed.');
-    expect(readFileSync(configOf(user), 'utf8')).toBe(text);
-    expect(files(user)).toEqual(['config.json']);
-  });
+  ])(
+    'exits with 2 and does not change the file if the result would be invalid: %s',
+    async (change, reason) => {
+      const user = userHere();
+      const text =
+        '{"profiles":{"work":{"timeout":"5m","defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
+      put(user, text);
+      const run = await edit(user, `sed -i '${change}'`);
+      expect([run.code, run.stdout]).toEqual([2, '']);
+      expect(run.stderr).toContain(reason);
+      expect(run.stderr).toContain('Nothing was changed.');
+      expect(readFileSync(configOf(user), 'utf8')).toBe(text);
+      expect(files(user)).toEqual(['config.json']);
+    },
+  );
 
   it('offers on a terminal to reopen an invalid file', async () => {
     const user = userHere();
@@ -182,7 +187,7 @@ describe('config edit', () => {
     const run = await runOnScreen(['config', 'edit'], env, 80, 'y\n');
     expect(run.stderr).toContain('timeout in profile default bad');
     expect(run.code, run.stderr).toBe(0);
-    expect(kept(user)).toEqual({ profiles: { default: { timeout: '7m' } } });
+    expect(storedConfig(user)).toEqual({ profiles: { default: { timeout: '7m' } } });
   });
 
   it('saves the edit separately if another process has changed the config file in the meantime', async () => {
@@ -190,7 +195,7 @@ describe('config edit', () => {
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, `sed -i s/5m/9m/ ${configOf(user)}; sed -i s/5m/6m/`);
     expect(run.code).toBe(2);
-    expect(kept(user)).toEqual({ profiles: { default: { timeout: '9m' } } });
+    expect(storedConfig(user)).toEqual({ profiles: { default: { timeout: '9m' } } });
     const copy = /Your changes are in (.*)\.\n/.exec(run.stderr)?.[1] ?? '';
     expect(readFileSync(copy, 'utf8')).toContain('6m');
   });

@@ -57,7 +57,7 @@ describe('doctor', () => {
     expect(readdirSync(join(user.cwd, 'state'))).toEqual([]);
   });
 
-  it('exits 3 if the key is refused, and does not print the key', async () => {
+  it('exits with 3 if the key is refused, and does not print the key', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
     const url = await gateway(401, body);
     const { result, checks } = await examine(userHere(url), ['--base-url', url]);
@@ -67,13 +67,13 @@ describe('doctor', () => {
     expect(checks['key']?.hint).toContain(`mgw --base-url ${url} auth login`);
   });
 
-  it('exits 4 if the base URL is probably wrong, and suggests the command that sets it', async () => {
+  it('exits with 4 if the base URL is probably wrong, and suggests the command that sets it', async () => {
     const { result } = await examine(userHere(await gateway(404, { error: { message: 'Not found' } })));
     expect(result.code).toBe(4);
     expect(result.json.error).toMatchObject({ code: 'not_found', next: ['mgw', 'auth', 'login'] });
   });
 
-  it('exits 6 if no server listens at the gateway address', async () => {
+  it('exits with 6 if no server listens at the gateway address', async () => {
     const free = createTcpServer();
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
     const { port } = free.address() as AddressInfo;
@@ -84,7 +84,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('skip');
   });
 
-  it('exits 2 if nothing is configured, and suggests the commands that set the gateway and the key', async () => {
+  it('exits with 2 if nothing is configured, and suggests the commands that set the gateway and the key', async () => {
     const { result, checks } = await examine(userHere());
     expect(result.code).toBe(2);
     expect(checks['gateway']).toMatchObject({ status: 'fail' });
@@ -92,7 +92,7 @@ describe('doctor', () => {
     expect(checks['state']?.status).toBe('ok');
   });
 
-  it('exits 2 if the key is missing or the config file is invalid', async () => {
+  it('exits with 2 if the key is missing or the config file is invalid', async () => {
     const url = await gateway(200, { data: [] });
     const keyless = await examine(userHere(undefined, { MGW_BASE_URL: url }));
     expect(keyless.result.code).toBe(2);
@@ -105,7 +105,7 @@ describe('doctor', () => {
     expect(broken.checks['config']?.detail).toContain('not JSON');
   });
 
-  it('exits 10 immediately if the state folder cannot be written', async () => {
+  it('exits with 10 immediately if the state folder cannot be written', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });
@@ -128,7 +128,7 @@ describe('doctor', () => {
     expect(detail).toMatch(/index\.log cannot be written \((ELOOP|EISDIR)\)$/);
   });
 
-  it('warns about a wrong clock and a key without models, and exits 0', async () => {
+  it('warns about a wrong clock and a key without models, and exits with 0', async () => {
     const url = await gateway(200, { data: [] }, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
     const { result, checks } = await examine(userHere(url));
     expect(result.code).toBe(0);
@@ -204,7 +204,7 @@ describe('doctor --update', () => {
       'longer than 1 MiB',
     ],
     ['an error response', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
-  ])('exits 6 after %s', async (_, body, status, detail) => {
+  ])('exits with 6 after %s', async (_, body, status, detail) => {
     const { user } = await releases(body, status);
     const { result, checks } = await examine(user, ['--update']);
     expect(result.code).toBe(6);
@@ -228,7 +228,7 @@ describe('doctor --update', () => {
     expect(endless.requests).toHaveLength(6);
   });
 
-  it('exits 2 if update_url is not set, and suggests the command that sets it', async () => {
+  it('exits with 2 if update_url is not set, and suggests the command that sets it', async () => {
     const { result, checks } = await examine(userHere(await gateway(200, { data: [{ id: 'm' }] })), [
       '--update',
     ]);

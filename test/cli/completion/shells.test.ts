@@ -131,6 +131,6 @@ describe.skipIf(!has('fish'))('completion in fish', () => {
 it('the test log lists shells that are not tested', () => {
   const missing = ['bash', 'zsh', 'fish'].filter((name) => !has(name));
   if (missing.length > 0)
-    console.warn(`Completion was not tried in ${missing.join(', ')}: not on this machine.`);
+    console.warn(`Completion was not tested in ${missing.join(', ')}, which this machine lacks.`);
   expect(readFileSync(join(shell.home, 'mgw.bash'), 'utf8')).toContain('complete -F _mgw mgw');
 });

@@ -75,8 +75,9 @@ it('mgw help prints a file that a topic links to, and a documentation page by it
 });
 
 it('mgw help offers all expected topics, and no others', () => {
-  const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
-  expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
+  const topicNames =
+    'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
+  expect(topics.map(({ name }) => name).sort()).toEqual(topicNames.split(' ').sort());
 });
 
 it('mgw help exit-codes lists every exit code with its name', async () => {

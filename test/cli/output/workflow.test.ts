@@ -187,10 +187,10 @@ describe('--open', () => {
 it.each(['', 'a\0b'])(
   'mgw reports an --on-done command that cannot be started, and does not fail: %j',
   async (command) => {
-    let said = '';
-    const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
+    let output = '';
+    const stderr = new PassThrough().on('data', (text: Buffer) => (output += text.toString()));
     await runOnDone(command, '{}', { ...process, stderr });
-    expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
+    expect(output).toMatch(/^mgw: --on-done failed: .+\n$/);
   },
 );
 

@@ -116,7 +116,7 @@ async function newPage(browser: Browser): Promise<Page> {
   return page;
 }
 
-/** Opens an address in a page that all tests share, because each further page would start a process. */
+/** Opens an address in a page that all tests share, because each additional page would start a process. */
 async function open(address: string, stored = '{}'): Promise<void> {
   const script = await page.addInitScript((kept) => {
     if (location.protocol === 'about:') return;
@@ -301,7 +301,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(facts).toMatch(/price\d+ credits/);
     await page.keyboard.press('Escape');
     await isClosed();
-    let most = 0;
+    let max = 0;
     for (let step = 0; step < 4; step += 1) {
       await page.mouse.wheel(0, 4000);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
@@ -309,10 +309,10 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
         (window as unknown as { decoders(): number }).decoders(),
         document.querySelectorAll('.tile').length,
       ]);
-      most = Math.max(most, decoders ?? 0);
+      max = Math.max(max, decoders ?? 0);
       expect(tiles).toBeLessThan(60);
     }
-    expect(most).toBeLessThan(12);
+    expect(max).toBeLessThan(12);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
     expect(faults).toEqual([]);
   });

@@ -204,7 +204,7 @@ describe('writing a download to disk', () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
-    expect(server.asked).toEqual([]);
+    expect(server.requests).toEqual([]);
   });
 
   it('fails with exit code 10 if the disk fills up, and the kept temporary file is continued later', async () => {

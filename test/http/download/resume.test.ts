@@ -18,8 +18,8 @@ const ctx = useDownloads();
  */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];
-  const answer: Answer = (asked, socket) => {
-    sent += serve(asked, socket, { ...served, cutAt: cuts[at++] });
+  const answer: Answer = (request, socket) => {
+    sent += serve(request, socket, { ...served, cutAt: cuts[at++] });
   };
   return { answer, sent: () => sent };
 }
@@ -76,7 +76,7 @@ describe('an interrupted download', () => {
         inTurn(
           file({ ...one, cutAt: half }),
           (_, socket) => say(socket, status, {}, ''),
-          (asked, socket) => void serve(asked, socket, one),
+          (request, socket) => void serve(request, socket, one),
         ),
       );
       await expectWhole(await ctx.fetch(server.url()), content);
@@ -84,7 +84,7 @@ describe('an interrupted download', () => {
     },
   );
 
-  it('exits 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
+  it('exits with 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',
@@ -100,7 +100,7 @@ describe('an interrupted download', () => {
   it('is abandoned if each attempt receives only a few more bytes', async () => {
     let tries = 0;
     const server = await ctx.start(
-      (asked, socket) => void serve(asked, socket, { ...one, cutAt: 1000 + tries++ }),
+      (request, socket) => void serve(request, socket, { ...one, cutAt: 1000 + tries++ }),
     );
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(tries).toBe(4);
@@ -138,7 +138,7 @@ describe('resuming an interrupted download', () => {
   it('is abandoned if the server ignores ranges and every attempt breaks', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
-    expect(server.asked).toHaveLength(5);
+    expect(server.requests).toHaveLength(5);
   });
 
   it('restarts the download if the file has been replaced', async () => {
@@ -180,10 +180,10 @@ describe('an invalid continuation', () => {
   });
 
   it('makes the download fail with exit code 9 if the server sends no valid continuation', async () => {
-    const server = await ctx.start((asked, socket) =>
-      asked.headers['range'] === undefined
-        ? void serve(asked, socket, { ...one, cutAt: half })
-        : partial(`bytes 7-${last}/${size}`, content.subarray(7))(asked, socket),
+    const server = await ctx.start((request, socket) =>
+      request.headers['range'] === undefined
+        ? void serve(request, socket, { ...one, cutAt: half })
+        : partial(`bytes 7-${last}/${size}`, content.subarray(7))(request, socket),
     );
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_corrupt', exitCode: 9 });
   });
@@ -271,8 +271,8 @@ describe('a stalled connection', () => {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
     // If this assertion fails, the output contains the requests and thus shows the client that sent them.
-    await expect.poll(() => server.asked).toHaveLength(1);
-    while (server.asked.length === 1) {
+    await expect.poll(() => server.requests).toHaveLength(1);
+    while (server.requests.length === 1) {
       ctx.clock.advance(30_000);
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -298,7 +298,7 @@ describe('a stalled connection', () => {
       message: expect.stringContaining('no data arrived for 60 s') as string,
     });
     for (const tries of [1, 2]) {
-      await expect.poll(() => server.asked.length).toBe(tries);
+      await expect.poll(() => server.requests.length).toBe(tries);
       ctx.clock.advance(60_000);
     }
     await fetching;
@@ -330,17 +330,17 @@ describe('for any host behaviour,', () => {
     if (lie === 'reset') return (_, socket) => void socket.resetAndDestroy();
     if (lie === '500') return (_, socket) => say(socket, '500 Oops', { 'content-length': 0 });
     if (lie === '416') return (_, socket) => say(socket, '416 No', size416);
-    return (asked, socket) => {
-      const { 'if-range': tag, range, ...plain } = asked.headers;
-      if (lie === 'ignores Range') return void serve({ ...asked, headers: plain }, socket, served);
+    return (request, socket) => {
+      const { 'if-range': tag, range, ...plain } = request.headers;
+      if (lie === 'ignores Range') return void serve({ ...request, headers: plain }, socket, served);
       if (lie === 'ignores If-Range' && range !== undefined)
-        return void serve({ ...asked, headers: { ...plain, range } }, socket, served);
+        return void serve({ ...request, headers: { ...plain, range } }, socket, served);
       if (lie === 'shifts' && range !== undefined && tag !== undefined) {
         const from = Math.max(0, Number(/\d+/.exec(range)?.[0]) + shift);
         const headers = { ...plain, range: `bytes=${from}-`, 'if-range': tag };
-        return void serve({ ...asked, headers }, socket, served);
+        return void serve({ ...request, headers }, socket, served);
       }
-      serve(asked, socket, served);
+      serve(request, socket, served);
     };
   }
 

@@ -193,14 +193,14 @@ describe('a connection to the database', () => {
 });
 
 it('an unavailable or refusing database is not reported as a pool that breaks transactions', async () => {
-  const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
-  await expect(gone.supportsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
+  const unreachable = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
+  await expect(unreachable.supportsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
   const { port } = await listen((socket) => socket.write(authentication(3)));
   const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
   await expect(refusing.supportsTransactions()).rejects.toMatchObject({ code: 'config' });
-  await Promise.all([gone.close(), refusing.close()]);
+  await Promise.all([unreachable.close(), refusing.close()]);
   // The second call has nothing to close.
-  await gone.close();
+  await unreachable.close();
 });
 
 const dayMs = 86_400_000;

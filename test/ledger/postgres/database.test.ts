@@ -178,7 +178,7 @@ it('a broken idle connection causes no error', async () => {
 });
 
 describe('isDuplicate', () => {
-  it('recognises a unique violation, even as the cause of an MgwError', () => {
+  it('recognizes a unique violation, even as the cause of an MgwError', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);
     expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);
@@ -191,31 +191,31 @@ describe('combined calls', () => {
   /**
    * Returns a function that doubles numbers and refuses negative numbers, and the numbers that were requested together.
    */
-  function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
-    const asked: number[][] = [];
+  function doubling(): { double: (key: number) => Promise<number | undefined>; calls: number[][] } {
+    const calls: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {
-      asked.push(keys);
+      calls.push(keys);
       if (keys.some((key) => key < 0)) return Promise.reject(new Error(`refused ${keys.join()}`));
       return Promise.resolve(new Map(keys.filter((key) => key < 100).map((key) => [key, 2 * key])));
     });
-    return { double, asked };
+    return { double, calls };
   }
 
   it('share a statement if they are made at the same time, and each call gets its own result', async () => {
-    const { double, asked } = doubling();
+    const { double, calls } = doubling();
     expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
     expect(await double(4)).toBe(8);
-    expect(asked).toEqual([[1, 2, 3, 100], [4]]);
+    expect(calls).toEqual([[1, 2, 3, 100], [4]]);
   });
 
   it('wait for a running call, and then share a statement', async () => {
     const database = new Database(url);
-    const running = { now: 0, most: 0 };
-    const asked: string[][] = [];
+    const running = { now: 0, max: 0 };
+    const calls: string[][] = [];
     const ask = async (keys: string[]): Promise<Map<string, string>> => {
       running.now += 1;
-      running.most = Math.max(running.most, running.now);
-      asked.push(keys);
+      running.max = Math.max(running.max, running.now);
+      calls.push(keys);
       await new Promise((resolve) => setImmediate(resolve));
       running.now -= 1;
       return new Map(keys.map((key) => [key, key]));
@@ -227,33 +227,36 @@ describe('combined calls', () => {
     expect(await Promise.all([first, one('b'), other('c'), one('d'), other('e')])).toEqual([
       ...['a', 'b', 'c', 'd', 'e'],
     ]);
-    expect([running.most, asked.flat().length]).toEqual([1, 5]);
-    expect(asked.length).toBeLessThanOrEqual(3);
+    expect([running.max, calls.flat().length]).toEqual([1, 5]);
+    expect(calls.length).toBeLessThanOrEqual(3);
   });
 
   it('are made separately if the database refuses them together, so no call fails because of another call', async () => {
-    const { double, asked } = doubling();
+    const { double, calls } = doubling();
     const ran = await Promise.allSettled([1, -2, 3].map(double));
     expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([
       2,
       'Error: refused -2',
       6,
     ]);
-    expect(asked).toEqual([[1, -2, 3], [1], [-2], [3]]);
+    expect(calls).toEqual([[1, -2, 3], [1], [-2], [3]]);
     expect(await double(4)).toBe(8);
   });
 
   it('are not repeated if the database is unavailable, or if there is only one call', async () => {
-    let asked = 0;
-    const gone = new DatabaseLost('unreachable', 'gone', {});
+    let callCount = 0;
+    const connectionLost = new DatabaseLost('unreachable', 'gone', {});
     const lost = new Database(url).combine((): Promise<Map<number, number>> => {
-      asked += 1;
-      return Promise.reject(gone);
+      callCount += 1;
+      return Promise.reject(connectionLost);
     });
     const ran = await Promise.allSettled([1, 2].map(lost));
-    expect(ran.map((each) => each.status === 'rejected' && each.reason === gone)).toEqual([true, true]);
-    expect(asked).toBe(1);
-    const { double, asked: refused } = doubling();
+    expect(ran.map((each) => each.status === 'rejected' && each.reason === connectionLost)).toEqual([
+      true,
+      true,
+    ]);
+    expect(callCount).toBe(1);
+    const { double, calls: refused } = doubling();
     await expect(double(-1)).rejects.toThrow('refused -1');
     expect(refused).toEqual([[-1]]);
   });

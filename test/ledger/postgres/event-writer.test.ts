@@ -13,7 +13,7 @@ import { freshFolder } from '../../support/servers.ts';
 import { accepted, now, prepared } from '../conformance.ts';
 
 const owner: Owner = { pid: 7, start: '1', host: 'h', instance: 'i', lease: '3' };
-const gone = new DatabaseLost('unreachable', 'gone', { retry: 'safe' });
+const connectionLost = new DatabaseLost('unreachable', 'gone', { retry: 'safe' });
 const error = { code: 'unreachable', message: 'no' } as const;
 const sending: JobEvent = { type: 'sending', attempt: 2, owner };
 const delivered: JobEvent = { type: 'delivered', run: 'r1' };
@@ -122,7 +122,7 @@ describe('while the database is unavailable,', () => {
     'the event $event.type is kept in a file, and written before the next event',
     async ({ event }) => {
       const { jobs, writer, facts, id } = open();
-      jobs.refusals.push(gone);
+      jobs.refusals.push(connectionLost);
       await expect(writer.append(id, event)).rejects.toThrow('The event was saved');
       expect(await keptIn(facts)).toMatchObject([event]);
       await writer.append(id, running);
@@ -139,8 +139,8 @@ describe('while the database is unavailable,', () => {
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     const rated: JobEvent = { type: 'rated', rating: 3 };
     for (const event of [running, rated, { type: 'resolved', how: 'resubmit' } as const, sending, began]) {
-      jobs.refusals.push(gone);
-      await expect(writer.append(id, event)).rejects.toBe(gone);
+      jobs.refusals.push(connectionLost);
+      await expect(writer.append(id, event)).rejects.toBe(connectionLost);
     }
     expect(facts.files()).toEqual([]);
   });
@@ -149,9 +149,9 @@ describe('while the database is unavailable,', () => {
     const { jobs, writer, facts, id } = open();
     mkdirSync(dirname(dirname(facts.folder)), { recursive: true });
     writeFileSync(dirname(facts.folder), '');
-    jobs.refusals.push(gone);
+    jobs.refusals.push(connectionLost);
     await expect(writer.append(id, accepted)).rejects.toMatchObject({
-      code: gone.code,
+      code: connectionLost.code,
       message: expect.stringMatching(/could not be saved in .* either: ENOTDIR/) as string,
     });
     await writer.append(id, running);
@@ -175,7 +175,7 @@ describe('while the database is unavailable,', () => {
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);
     expect(flushed).not.toHaveBeenCalled();
-    jobs.refusals.push(gone);
+    jobs.refusals.push(connectionLost);
     await writer.append(id, accepted).catch(() => undefined);
     for (let events = 0; events < 2; events += 1) await writer.append(id, running);
     expect(flushed).toHaveBeenCalledTimes(1);
@@ -185,12 +185,12 @@ describe('while the database is unavailable,', () => {
 
   it('an event that is kept while other events are written is written before the next event', async () => {
     const { jobs, writer, facts, id } = open();
-    jobs.refusals.push(gone);
+    jobs.refusals.push(connectionLost);
     await writer.append(id, accepted).catch(() => undefined);
     const flush = facts.flush.bind(facts);
     vi.spyOn(facts, 'flush').mockImplementationOnce(async (write) => {
       await flush(write);
-      jobs.refusals.push(gone);
+      jobs.refusals.push(connectionLost);
       await writer.append(id, delivered).catch(() => undefined);
     });
     await writer.flush();
@@ -416,7 +416,7 @@ describe('an event that resolves a doubt', () => {
     const { jobs, writer, facts, id } = open();
     jobs.firstLine = encodeEvent({ ...prepared, key: 'films/s1' }, now).trimEnd();
     const keep = async (): Promise<void> => {
-      jobs.refusals.push(gone);
+      jobs.refusals.push(connectionLost);
       await writer.append(id, accepted).catch(() => undefined);
     };
     await keep();

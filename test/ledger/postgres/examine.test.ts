@@ -23,12 +23,12 @@ it.each<[string, object, object[], string[]]>([
   ['a standby', {}, [{ standby: true }], ['is a standby']],
   ['two databases behind one address', {}, [{ ledger: 'b' }], ['different databases']],
 ])('the database check of %s causes the right warnings', async (_, settings, endpoints, texts) => {
-  const left = [...endpoints];
+  const remaining = [...endpoints];
   vi.spyOn(Database.prototype, 'supportsTransactions').mockResolvedValue(true);
   vi.spyOn(Database.prototype, 'query').mockImplementation((text) => {
     const found = { encoding: 'UTF8', foreign_names: null, ledger: 'a', version: 2, standby: false };
     const usual = { server: '16.1', number: 160_001, clock: now, fsync: 'on', pages: 'on', jobs: 0 };
-    if (text.includes('standby')) return Promise.resolve([{ ...found, ...left.pop() }] as never[]);
+    if (text.includes('standby')) return Promise.resolve([{ ...found, ...remaining.pop() }] as never[]);
     return Promise.resolve([{ ...found, ...usual, ...settings }] as never[]);
   });
   const examination = examineLedger(parseStateUrl('postgres://127.0.0.1/d'), clock);

@@ -41,20 +41,20 @@ interface Kept {
 
 async function keeperIn(place: PostgresPlace, leaseMs = 3_600_000): Promise<Kept> {
   const { database } = await place.open();
-  let heard: ((rows: unknown[]) => void) | undefined;
+  let onRows: ((rows: unknown[]) => void) | undefined;
   const watched = {
     url: { ...database.url, leaseMs },
     table: (name: string) => database.table(name),
     combine: database.combine.bind(database),
     query: async (text: string, values?: readonly unknown[]) => {
       const rows = await database.query(text, values);
-      if (text.startsWith('UPDATE')) heard?.(rows);
+      if (text.startsWith('UPDATE')) onRows?.(rows);
       return rows;
     },
   } as unknown as Database;
   const keeper = new LeaseKeeper(watched, { now: () => 0, monotonic: () => 0 });
   onEnd(() => keeper.close());
-  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (heard = resolve));
+  const renewal = (): Promise<unknown[]> => new Promise((resolve) => (onRows = resolve));
   return { keeper, renewal };
 }
 
@@ -367,7 +367,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       `('films', '${id}', '', '', '${state}', ${outcome})`;
     const rows = [
       row('boat', 'ended', "'unknown'"),
-      row('boat/2', 'taken', 'NULL'),
+      row('boat/2', 'claimed', 'NULL'),
       row('ship', 'ended', "'saved'"),
       row('storm', 'ended', "'unknown'"),
     ];
@@ -385,7 +385,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     const states = await database.query('SELECT id, state, outcome FROM mgw.batch_rows ORDER BY id');
     expect(states).toEqual([
       { id: 'boat', state: 'waiting', outcome: 'again' },
-      { id: 'boat/2', state: 'taken', outcome: 'again' },
+      { id: 'boat/2', state: 'claimed', outcome: 'again' },
       { id: 'ship', state: 'ended', outcome: 'saved' },
       { id: 'storm', state: 'ended', outcome: 'unknown' },
     ]);

@@ -7,7 +7,7 @@ import { videoCount } from '../../../src/protocols/protocol.ts';
 import { goodBody, images } from './support.ts';
 
 const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '', mimeType: 'image/png' };
-const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
+const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalize(compose(a, { flags }));
 
 describe("Protocol A's flags", () => {
   test('set the fields that section 2.1 of the specification lists', () => {
@@ -74,7 +74,7 @@ describe('a Protocol A body', () => {
       parameters: { new: 1 },
     };
     expect(check(body)).toEqual([]);
-    expect(a.normalise(body)).toEqual(body);
+    expect(a.normalize(body)).toEqual(body);
   });
 
   test.each<[string, JsonObject, string, string | undefined]>([

@@ -4,7 +4,7 @@ import { imageType } from '../../../src/protocols/flag.ts';
 import { images } from './support.ts';
 
 describe('an image file', () => {
-  test.each(Object.entries(images))('is recognised as %s by its bytes', (mimeType, bytes) => {
+  test.each(Object.entries(images))('is recognized as %s by its bytes', (mimeType, bytes) => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 

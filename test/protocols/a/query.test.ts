@@ -200,10 +200,7 @@ describe('a successful operation', () => {
     ['null for both', { name, done: true, error: null, response: null }],
     ['a response that is a list', { name, done: true, response: [] }],
     ['samples that are an object', finished({})],
-    [
-      'a generateVideoResponse that is a text',
-      { name, done: true, response: { generateVideoResponse: 'x' } },
-    ],
+    ['a generateVideoResponse that is text', { name, done: true, response: { generateVideoResponse: 'x' } }],
   ])('is reported as unproven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
@@ -223,7 +220,7 @@ describe('a failed operation', () => {
     ],
     ['a code alone', { code: 13 }, { code: 'task_failed', message: 'error 13 INTERNAL without a message' }],
     ['a message alone', { message: 'no' }, { code: 'task_failed', message: 'no' }],
-    ['a text', 'no', { code: 'task_failed', message: 'no' }],
+    ['text', 'no', { code: 'task_failed', message: 'no' }],
     [
       'the content policy',
       { code: 3, message: 'The prompt violates our content policy.' },
@@ -252,7 +249,7 @@ describe('a failed operation', () => {
     ['samples empty', []],
     ['samples null', null],
   ])(
-    'is recognised by its missing samples, and is reported as filtered if the response says so (%s)',
+    'is recognized by its missing samples, and is reported as filtered if the response says so (%s)',
     (_, samples) => {
       const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
       expect(observed(finished(samples, reasons))).toMatchObject({

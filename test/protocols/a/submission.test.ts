@@ -38,7 +38,7 @@ describe('a Protocol A submission', () => {
   });
 
   test('accepts a model with or without its "models/" prefix', () => {
-    expect(a.normalise({ ...goodBody, model: 'models/video-a' })).toEqual(goodBody);
+    expect(a.normalize({ ...goodBody, model: 'models/video-a' })).toEqual(goodBody);
   });
 });
 

@@ -53,7 +53,7 @@ describe('a missing or blank field of a Protocol B body', () => {
   });
 });
 
-describe('a misspelled field name', () => {
+describe('a misspelt field name', () => {
   test.each([
     ['modelName', 'ModelName'],
     ['model', 'ModelName'],
@@ -116,7 +116,7 @@ describe('fields that Protocol B refuses', () => {
     for (const [members, field] of places) expect(fieldsOf({ ...goodBody, ...members })).toEqual([field]);
   });
 
-  test('do not include a number of many digits in ExtInfo', () => {
+  test('do not include a number with many digits in ExtInfo', () => {
     expect(
       check({ ...goodBody, ExtInfo: '{"seed":12345678901234567890,"x":"12345678901234567890"}' }),
     ).toEqual([]);
@@ -232,7 +232,7 @@ describe('ExtInfo', () => {
   test.each<Json>([
     { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
     '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
-  ])('is refused if it is serialised only once (%j), and the error contains the correct form', (ExtInfo) => {
+  ])('is refused if it is serialized only once (%j), and the error contains the correct form', (ExtInfo) => {
     const [violation] = check({ ...goodBody, ExtInfo });
     const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
     expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
@@ -244,10 +244,10 @@ describe('ExtInfo', () => {
 });
 
 describe('ReturnUsage', () => {
-  const asked = { ...goodBody, ReturnUsage: true };
+  const withUsage = { ...goodBody, ReturnUsage: true };
 
   test('becomes the only member of ExtInfo if the body has no ExtInfo', () => {
-    expect(b.normalise(asked)).toEqual({
+    expect(b.normalize(withUsage)).toEqual({
       ...goodBody,
       ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
     });
@@ -256,23 +256,23 @@ describe('ReturnUsage', () => {
   test('is added to ExtInfo without changing the existing members', () => {
     const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
     const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
-    expect(b.normalise({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
-    expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
+    expect(b.normalize({ ...withUsage, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
+    expect(b.normalize({ ...withUsage, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
   test('appears in ExtInfo only once, even if the body sets it in both places', () => {
-    const once = b.normalise(asked);
-    expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
+    const once = b.normalize(withUsage);
+    expect(b.normalize({ ...once, ReturnUsage: true })).toEqual(once);
   });
 
   test('is removed from the body if it is false', () => {
-    expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
+    expect(b.normalize({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
   });
 
   test("is moved into ExtInfo without changing the caller's body", () => {
-    const given = structuredClone(asked);
-    b.normalise(given);
-    expect(given).toEqual(asked);
+    const copy = structuredClone(withUsage);
+    b.normalize(copy);
+    expect(copy).toEqual(withUsage);
   });
 
   test.each([
@@ -281,13 +281,13 @@ describe('ReturnUsage', () => {
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
   ])('is not added to ExtInfo if ExtInfo is %j (field in the error: %s)', (ExtInfo, field) => {
-    const body = b.normalise({ ...asked, ExtInfo });
+    const body = b.normalize({ ...withUsage, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
   });
 
   test.each(['true', 1, null])('is refused if it is %j, because it must be a boolean', (ReturnUsage) => {
-    expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
+    expect(fieldsOf(b.normalize({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
   });
 });
 
@@ -299,11 +299,11 @@ describe('advice for Protocol B', () => {
   });
 });
 
-test('any Protocol B body is normalised and checked without throwing', () => {
+test('any Protocol B body is normalized and checked without throwing', () => {
   const names = ['FileInfos', 'OutputConfig', 'ExtInfo', 'ReturnUsage', 'Prompt', 'ModelName'];
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(...names), (value, name) => {
-      const body = b.normalise({ ...goodBody, [name]: value });
+      const body = b.normalize({ ...goodBody, [name]: value });
       check(body);
       advise(body);
       b.modelOf(body);
@@ -312,13 +312,13 @@ test('any Protocol B body is normalised and checked without throwing', () => {
   );
 });
 
-test('a normalised Protocol B body passes the check', () => {
+test('a normalized Protocol B body passes the check', () => {
   const dictionary = fc.dictionary(fc.string(), fc.constantFrom<Json>(1, 'x', true, null));
   fc.assert(
     fc.property(dictionary, (members) => {
       const before = { ...goodBody, ExtInfo: JSON.stringify(members) };
       fc.pre(check(before).length === 0);
-      expect(check(b.normalise({ ...before, ReturnUsage: true }))).toEqual([]);
+      expect(check(b.normalize({ ...before, ReturnUsage: true }))).toEqual([]);
     }),
     { numRuns: 30 },
   );

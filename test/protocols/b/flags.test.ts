@@ -4,7 +4,7 @@ import { b } from '../../../src/protocols/b/protocol.ts';
 import { compose, type FlagValue } from '../../../src/protocols/compose.ts';
 
 function bodyOf(flags: Record<string, FlagValue>) {
-  return b.normalise(compose(b, { flags }));
+  return b.normalize(compose(b, { flags }));
 }
 
 test('every Protocol B flag sets the field that the specification lists', () => {

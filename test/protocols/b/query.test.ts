@@ -89,7 +89,7 @@ describe('a successful Protocol B task', () => {
     });
   });
 
-  test('is recognised if its ErrCodeExt is null', () => {
+  test('is recognized if its ErrCodeExt is null', () => {
     expect(observed(finished({ ErrCodeExt: null })).results).toHaveLength(1);
   });
 

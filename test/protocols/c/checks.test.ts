@@ -13,11 +13,11 @@ const models = [official, ...selfHosted];
 
 /** Returns the body's fields that break a rule. */
 function broken(body: JsonObject): string[] {
-  return check(c.normalise(body)).map(({ field }) => field);
+  return check(c.normalize(body)).map(({ field }) => field);
 }
 
 function message(body: JsonObject): string {
-  return violationMessage(check(c.normalise(body)));
+  return violationMessage(check(c.normalize(body)));
 }
 
 function urls(count: number): string[] {
@@ -164,10 +164,10 @@ describe('the check of a Protocol C body', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('limits the list %s to %i entries', (field, most) => {
+  ])('limits the list %s to %i entries', (field, max) => {
     const body = { model: official, prompt: 'x' };
-    expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
-    expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);
+    expect(broken({ ...body, [field]: urls(max) })).toEqual([]);
+    expect(broken({ ...body, [field]: urls(max + 1) })).toEqual([field]);
     for (const wrong of [url, null, {}, 5]) expect(broken({ ...body, [field]: wrong })).toEqual([field]);
     for (const wrong of [null, 5, {}, '', 'file:///x'])
       expect(broken({ ...body, [field]: [url, wrong] })).toEqual([`${field}.1`]);
@@ -177,7 +177,7 @@ describe('the check of a Protocol C body', () => {
 describe('the check of a body for a self-hosted model', () => {
   it.each(selfHosted)('refuses reference videos (%s)', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
-      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 accepts reference videos',
+      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, because only vendor-h3 accepts reference videos',
     );
   });
 
@@ -292,7 +292,7 @@ describe('an asset of a Protocol C body', () => {
         expect(broken({ ...body, [field]: wrong })).toEqual([field]);
       expect(message({ ...body, image: 'http://169.254.169.254/a' })).toBe(
         '--image: http://169.254.169.254/a is not allowed; ' +
-          'allowed: an http(s) URL that the public internet can reach (this one points into a private network)',
+          'allowed: an http(s) URL that the public internet can reach (this one points to a private network)',
       );
     },
   );

@@ -35,12 +35,12 @@ describe('a Protocol C submission', () => {
   });
 });
 
-describe('normalise for Protocol C', () => {
+describe('normalize for Protocol C', () => {
   it('renames ratio to aspect_ratio unless both are set', () => {
-    expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
+    expect(c.normalize({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
-    expect(c.normalise(both)).toEqual(both);
-    expect(c.normalise({ seconds: 5 })).toEqual({ seconds: 5 });
+    expect(c.normalize(both)).toEqual(both);
+    expect(c.normalize({ seconds: 5 })).toEqual({ seconds: 5 });
   });
 });
 

@@ -15,7 +15,7 @@ function read(answer: string | Json, status = 200, complete = true): SubmitVerdi
 // One response for each place in which a handle is found. conformance.test.ts contains the most common responses.
 const dialects: [string, Json, string, string?][] = [
   ['task_id alone', { task_id: '7890123456' }, '7890123456'],
-  ['data that is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
+  ['data that is text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
   ['a list', { code: 200, data: [{ status: 'submitted', task_id: 't-1' }] }, 't-1', 'submitted'],
   ['a list of ids', { code: 200, data: [{ id: 't-1' }] }, 't-1'],
   ['camel case', { success: true, data: { taskId: 't-1', status: 'processing' } }, 't-1', 'processing'],
@@ -129,7 +129,7 @@ describe('a 2xx response without a handle to a Protocol C submission', () => {
   it.each([
     ['white space', ' \n'],
     ['a number', '17'],
-    ['a text', '"task_1"'],
+    ['text', '"task_1"'],
     ['a list', '[]'],
     ['HTML', '<html><body>{"id":"task_1"}</body></html>'],
     ['half of JSON', '{"id":"task_'],

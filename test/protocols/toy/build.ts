@@ -19,7 +19,7 @@ const withToy: Plugin = {
   transform(code, id) {
     if (id !== registry) return null;
     const added = code.replace('{ a, b, c }', '{ a, b, c, d }');
-    if (added === code) throw new Error('the registry does not have its line of protocols');
+    if (added === code) throw new Error('the registry lacks the line that lists the protocols');
     return `import { d } from ${JSON.stringify(toy)};\n${added}`;
   },
 };

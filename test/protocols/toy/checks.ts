@@ -8,7 +8,7 @@ export const schema = z.object({ engine: z.string(), words: z.string(), length: 
 /** Returns a violation if the body has no text. */
 export function check(body: JsonObject): Violation[] {
   return body['words'] === undefined
-    ? [{ field: 'words', value: '', allowed: 'a text', flag: '--prompt' }]
+    ? [{ field: 'words', value: '', allowed: 'text', flag: '--prompt' }]
     : [];
 }
 

@@ -20,7 +20,7 @@ export const d: Protocol = {
     valueFlag('--seed <n>', 'dice.seed', 'random seed', { parse: wholeNumber }),
   ],
   checks: () => import('./checks.ts'),
-  normalise: (body) => body,
+  normalize: (body) => body,
   quantityOf: (body) => ({ videos: 1, seconds: Number(body['length']), body }),
   modelOf: (body) => textAt(body, 'engine'),
   submission: (body) => ({ method: 'POST', path: '/toy', headers: jsonHeaders, body: jsonBody(body) }),

@@ -24,7 +24,7 @@ export function readMp3(stream: Uint8Array): Mp3Frame[] {
   const frames: Mp3Frame[] = [];
   for (let at = 0; at < bytes.length;) {
     const frame = readFrame(bytes, at);
-    if (at + frame.bytes > bytes.length) throw new Error(`the frame at ${at} is cut`);
+    if (at + frame.bytes > bytes.length) throw new Error(`the frame at ${at} is truncated`);
     frames.push(frame);
     at += frame.bytes;
   }
@@ -66,7 +66,7 @@ function readGranules(body: Buffer, isMpeg1: boolean): Mp3Frame['granules'] {
     const [scalefacCompress, windowSwitching] = [take(isMpeg1 ? 4 : 9), take(1)];
     take(isMpeg1 ? 22 + 2 : 22 + 1);
     if (bigValues + scalefacCompress + windowSwitching !== 0 || take(1) !== 1)
-      throw new Error('not such a granule');
+      throw new Error('unsupported granule');
     return length;
   });
   return lengths.map((length) => {

@@ -25,8 +25,8 @@ function repetition(samples: Int16Array, period: number): number {
 /** Whether the samples repeat with the period of the pitch, but not with periods near it. */
 function sounds(samples: Int16Array, pitch: number, sampleRate: number): boolean {
   const period = sampleRate / pitch;
-  const most = Math.max(...[0.6, 0.8, 1.25, 1.5].map((other) => repetition(samples, period * other)));
-  return repetition(samples, period) > Math.max(0.6, 0.1 + most);
+  const max = Math.max(...[0.6, 0.8, 1.25, 1.5].map((other) => repetition(samples, period * other)));
+  return repetition(samples, period) > Math.max(0.6, 0.1 + max);
 }
 
 function loudness(samples: Int16Array): number {
@@ -34,7 +34,7 @@ function loudness(samples: Int16Array): number {
 }
 
 function largest(values: Int16Array): number {
-  return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  return values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
 }
 
 function toSamples(pcm: Uint8Array): Int16Array {

@@ -67,11 +67,11 @@ async function api(context: Context, method: string, path: string, options: ApiO
     signals: { soft: signal, hard: signal },
   };
   try {
-    const answer = await apiCall(exchange, call, deps, await context.deadline());
-    const error = refusalOf(answer);
-    const paid = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
-    if (context.globals.json) return { json: await answerView(answer, redact), error, paid };
-    await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
+    const reply = await apiCall(exchange, call, deps, await context.deadline());
+    const error = refusalOf(reply);
+    const charge = error?.charged ?? (exchange.method === 'POST' ? 'maybe' : 'no');
+    if (context.globals.json) return { json: await answerView(reply, redact), error, paid: charge };
+    await printAnswer(reply, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
     throw signal.aborted
@@ -156,7 +156,7 @@ export function pathBelow(baseUrl: URL, path: string): string {
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// Headers that `--header` rejects: credentials, which process lists would display, and headers that the transport sets.
+// Headers that `--header` refuses: credentials, which process lists would display, and headers that the transport sets.
 const credentialHeaders = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
 const transportHeaders =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;

@@ -180,14 +180,14 @@ async function apiGet(
 ): Promise<ApiAnswer> {
   let stream: StreamedReply | undefined;
   const getOnce = async (): Promise<Reply> => {
-    const answer = await deps.client.stream(exchange, options);
-    const { status, headers } = answer;
+    const reply = await deps.client.stream(exchange, options);
+    const { status, headers } = reply;
     if (status < 300) {
-      stream = answer;
+      stream = reply;
       return { status, headers, text: '', complete: true };
     }
-    const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
-    answer.close();
+    const { bytes, complete } = await readBounded(reply.body, maxRefusalBytes);
+    reply.close();
     // An error body that exceeds the limit is treated as complete, because a retry would not make it shorter.
     const isWhole = complete || bytes.length === maxRefusalBytes;
     return { status, headers, text: new TextDecoder().decode(bytes), complete: isWhole };

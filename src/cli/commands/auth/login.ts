@@ -173,7 +173,7 @@ function settingsWith(
 }
 
 const failureTexts: Partial<Record<ErrorCode, string>> = {
-  auth: 'rejected the key',
+  auth: 'refused the key',
   unreachable: 'did not respond',
   bad_reply: 'does not respond like a gateway',
   not_found: 'does not respond like a gateway',

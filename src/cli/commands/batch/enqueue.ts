@@ -72,8 +72,8 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
   if (options.again && options.removeMissing)
     throw usageError('--remove-missing cannot be combined with --again, which does not read the file.');
-  const opened = await openNamed(context, nameOrFile, options);
-  const { file, batch, isQueued } = opened;
+  const namedBatch = await openNamed(context, nameOrFile, options);
+  const { file, batch, isQueued } = namedBatch;
   if (options.again) return requeueBatch(context, query, batch.name, options);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
@@ -92,16 +92,16 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
   const { addBatch, changeBatch } = await import('../../../batch/fleet/row-queue.ts');
   const { removeMissing: removesMissing = false } = options;
-  const { head, overrides } = await headsOf(context, options, opened);
+  const { head, overrides } = await headsOf(context, options, namedBatch);
   // Throws if the batch is enqueued for a different gateway. Until then, nothing may be recorded for it.
   const queuedHead = await addBatch(query, { name: batch.name, head });
-  await rememberOptions(context, batch, opened.options);
+  await rememberOptions(context, batch, namedBatch.options);
   await rememberBudget(context, batch.name, options);
   await changeBatch(query, batch.name, overrides);
   const enqueued = await enqueue(batch, { ids, removesMissing }, deps, query);
-  noteChanged(context, file, opened.options, batch, enqueued);
+  noteChanged(context, file, namedBatch.options, batch, enqueued);
   noteMissing(context, file, batch, enqueued, options);
-  return outcomeOf(context, opened, enqueued, { ...queuedHead, ...overrides });
+  return outcomeOf(context, namedBatch, enqueued, { ...queuedHead, ...overrides });
 }
 
 function outcomeOf(

@@ -194,7 +194,7 @@ function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefin
   return state === 'rejected' || state === 'unknown' ? noHandleError(job) : undefined;
 }
 
-// Rejects rows that were not checked, because the manifest may have been edited after its cost was checked.
+// Refuses rows that were not checked, because the manifest may have been edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
   // Tracks the checked rows by identity, because a row's hash changes once the videos that it waits for exist.
   const checkedRows = new WeakSet<Row>();

@@ -61,20 +61,20 @@ async function join(
   const path = filmPath(output);
   const { file, batch, options } = await openNamed(context, nameOrFile, batchOptions);
   const deps = await planDepsOf(context, batch, 'offline');
-  const cut = await planJoin(batch, deps, (job, count) => savedFile(context, job, 1, count));
-  await reportProblems(context, file, { ...cut.plan, repeated: [] });
-  const json = { ...viewOf(cut, batch), film: null };
-  if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
-  for (const { id, row, state, changedFile, needsPaidRetry } of cut.missing) {
+  const joinPlan = await planJoin(batch, deps, (job, count) => savedFile(context, job, 1, count));
+  await reportProblems(context, file, { ...joinPlan.plan, repeated: [] });
+  const json = { ...viewOf(joinPlan, batch), film: null };
+  if (joinPlan.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(joinPlan) };
+  for (const { id, row, state, changedFile, needsPaidRetry } of joinPlan.missing) {
     const change = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
     const reason = needsPaidRetry
       ? `${change ?? ': its speech is gone'}, so a retry pays for it again`
       : (change ?? '');
     context.progress.note(`Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason}.`);
   }
-  if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
-    const commands = commandsToMake(cut, { file, flags: flagsAsTyped(options) }, context.globals);
-    const isEmpty = cut.missing.length === 0;
+  if (joinPlan.clips.length === 0 || (joinPlan.missing.length > 0 && !skipMissing)) {
+    const commands = commandsToMake(joinPlan, { file, flags: flagsAsTyped(options) }, context.globals);
+    const isEmpty = joinPlan.missing.length === 0;
     context.progress.note(
       isEmpty
         ? 'No row in the file has a video. No film was written.'
@@ -83,8 +83,8 @@ async function join(
     for (const command of commands) context.progress.note(`→ ${command.map(shellWord).join(' ')}`);
     return { json: { ...json, next: commands[0] }, exitCode: exitCodes.partial };
   }
-  for (const note of cut.notes) context.progress.note(note);
-  checkNoInput(path, cut);
+  for (const note of joinPlan.notes) context.progress.note(note);
+  checkNoInput(path, joinPlan);
   await checkFfmpeg();
   const target = { path, force, deadline: await context.deadline() };
   const reportFilm = ({ difference, notes }: Film): void => {
@@ -95,7 +95,7 @@ async function join(
   try {
     const pathOf = (each: JobFile): Promise<string> => copies.pathOf(each);
     const { film, ...details } = await joinClips(
-      cut.clips,
+      joinPlan.clips,
       target,
       await context.jobDeps(),
       pathOf,

@@ -48,14 +48,14 @@ export async function openNamed<T extends BatchOptions>(
       return { file: nameOrFile, options: typedOptions, batch, isQueued: true, isRerun: true };
     }
   }
-  const known = await recallNamed(context, nameOrFile, typedOptions);
-  const file = known !== undefined && !isPath(nameOrFile, typedOptions) ? known.file : nameOrFile;
+  const knownBatch = await recallNamed(context, nameOrFile, typedOptions);
+  const file = knownBatch !== undefined && !isPath(nameOrFile, typedOptions) ? knownBatch.file : nameOrFile;
   const options =
-    known === undefined
+    knownBatch === undefined
       ? typedOptions
-      : withLastOptions(known, typedOptions, !isPath(nameOrFile, typedOptions));
-  const batch = await openBatch(context, file, options, known);
-  return { file, options, batch, isQueued: false, isRerun: known?.name === batch.name && file !== '-' };
+      : withLastOptions(knownBatch, typedOptions, !isPath(nameOrFile, typedOptions));
+  const batch = await openBatch(context, file, options, knownBatch);
+  return { file, options, batch, isQueued: false, isRerun: knownBatch?.name === batch.name && file !== '-' };
 }
 
 // A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
@@ -73,12 +73,12 @@ async function recallNamed(
   const folder = ledgerFolder(await context.settings());
   if (isPath(nameOrFile, options)) {
     const file = recordedPath(nameOrFile);
-    const known = await recallBatch(folder, options.name ?? file);
-    return known?.file === file ? known : undefined;
+    const knownBatch = await recallBatch(folder, options.name ?? file);
+    return knownBatch?.file === file ? knownBatch : undefined;
   }
-  const known = await recallBatch(folder, nameOrFile);
-  if (known?.file === '-') throw stdinError(known);
-  if (known !== undefined) return known;
+  const knownBatch = await recallBatch(folder, nameOrFile);
+  if (knownBatch?.file === '-') throw stdinError(knownBatch);
+  if (knownBatch !== undefined) return knownBatch;
   throw usageError(
     `No batch named ${printableLine(nameOrFile, 100)} was run here. If it is a file, rename it to end in .csv, .jsonl or .yaml, or use --format.`,
     ['mgw', 'batch', 'ls'],

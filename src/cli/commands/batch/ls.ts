@@ -16,7 +16,10 @@ import { type Column, fittedTable } from '../../output/table.ts';
 
 interface ListedBatch {
   name: string;
-  /** The manifest's absolute path; `-` if it was read from standard input; null if the batch was enqueued from another machine. */
+  /**
+   * The manifest's absolute path; `-` if it was read from standard input; null if the batch was enqueued from another
+   * machine.
+   */
   file: string | null;
   /** The number of rows per state of their latest accepted job. Excludes rows that were never submitted. */
   states: Record<string, number>;
@@ -44,7 +47,7 @@ async function ls(context: Context): Promise<Outcome> {
   const names = new Set([...files.keys(), ...queued.map(({ name }) => name)]);
   const latest = names.size === 0 ? new Map<string, Map<string, Job>>() : await latestJobs(context, names);
   const { groups } = await addUp(ledger, 'batch', '');
-  const spent = new Map(groups.map(([name, { spent: sum }]) => [name, sum.total]));
+  const totals = new Map(groups.map(([name, { spent: sum }]) => [name, sum.total]));
   const batches = [...names]
     .map((name): ListedBatch => {
       const jobs = [...(latest.get(name)?.values() ?? [])];
@@ -52,7 +55,7 @@ async function ls(context: Context): Promise<Outcome> {
         (newest, job) => (newest === null || job.created_at > newest ? job.created_at : newest),
         null,
       );
-      const total = spent.get(name) ?? '0';
+      const total = totals.get(name) ?? '0';
       return { name, file: files.get(name) ?? null, states: countStates(jobs), spent: total, last };
     })
     .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
@@ -74,9 +77,9 @@ async function latestJobs(
   context: Context,
   names: ReadonlySet<string>,
 ): Promise<Map<string, Map<string, Job>>> {
-  const { shown } = await newestJobs(await context.ledger(), {}, Infinity);
+  const { jobs } = await newestJobs(await context.ledger(), {}, Infinity);
   const jobsByBatch = new Map<string, Map<string, Job>>();
-  for (const job of shown) {
+  for (const job of jobs) {
     const [name = '', ...rest] = job.key?.split('/') ?? [];
     if (!names.has(name)) continue;
     const id = rest.join('/').replace(/\/\d+$/, '');

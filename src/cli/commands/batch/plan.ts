@@ -48,9 +48,9 @@ async function plan(
   nameOrFile: string,
   options: BatchOptions & BudgetOptions,
 ): Promise<Outcome> {
-  const opened = await openNamed(context, nameOrFile, options);
-  const { file, batch } = opened;
-  if (!opened.isQueued) await noteOtherFile(context, batch);
+  const namedBatch = await openNamed(context, nameOrFile, options);
+  const { file, batch } = namedBatch;
+  if (!namedBatch.isQueued) await noteOtherFile(context, batch);
   const rows: RowView[] = [];
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
@@ -67,7 +67,7 @@ async function plan(
   await reportProblems(context, file, result);
   if (needsFrames) await checkFfmpeg();
   const cost = result.cost.known;
-  const { budget = batch.manifest.head.budget } = await withLastBudget(context, opened);
+  const { budget = batch.manifest.head.budget } = await withLastBudget(context, namedBatch);
   const remainders = compare(cost, zero) > 0 ? await remaindersFor(context, batch.name, budget) : [];
   const exceeded = remainders.filter(({ remaining }) => compare(cost, remaining) > 0);
   const currency = currencyOf(await context.settings());

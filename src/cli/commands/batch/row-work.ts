@@ -41,7 +41,7 @@ export function rowComposer(
     const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, defaults: row.defaults };
     const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
     const { video } = await composeVideo(context, protocolNamed(row.kind), parts, listing);
-    // Advice may quote values, and a manifest may refer to files of other people (design 13).
+    // Advice may quote values, and a manifest may refer to other people's files (design 13).
     return fromFiles.length === 0 ? video : { ...video, advice: [] };
   };
 }

@@ -54,9 +54,9 @@ export async function execute(
   choice: RowSelection,
   selection?: string[],
 ): Promise<Outcome> {
-  const opened = await openNamed(context, nameOrFile, typedOptions);
-  const { file, batch, isQueued } = opened;
-  const options = await withLastBudget(context, opened);
+  const namedBatch = await openNamed(context, nameOrFile, typedOptions);
+  const { file, batch, isQueued } = namedBatch;
+  const options = await withLastBudget(context, namedBatch);
   const { budget = batch.manifest.head.budget } = options;
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
@@ -82,7 +82,7 @@ export async function execute(
   const results = await openResultsFor(context, options.results, file, ready.plan);
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
-  if (chosen > 0 || counts.changed === 0) await rememberRun(context, opened, typedOptions);
+  if (chosen > 0 || counts.changed === 0) await rememberRun(context, namedBatch, typedOptions);
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
   if (chosen > 0) await display.start();

@@ -78,8 +78,8 @@ async function jobsOf(
     return jobs;
   }
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
-  const { shown, more } = await newestJobs(ledger, { batch, since: start }, limit);
+  const { jobs, more } = await newestJobs(ledger, { batch, since: start }, limit);
   if (more > 0)
     context.progress.note(`Older jobs were omitted. To include them, raise --limit above ${limit}.`);
-  return shown;
+  return jobs;
 }

@@ -63,17 +63,17 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const now = context.clock.now();
   const since = options.since === undefined ? undefined : sinceTime(options.since, now);
   const ledger = await context.ledger();
-  const { shown, more } = await newestJobs(ledger, { ...filter, since }, limit);
+  const { jobs, more } = await newestJobs(ledger, { ...filter, since }, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown. To show them, use --all.`);
-  if (shown.length === 0) {
+  if (jobs.length === 0) {
     const { sandbox } = await context.settings();
     const hint = sandbox.value ? '' : " To list the sandbox's jobs: mgw --sandbox jobs ls";
     context.progress.note(Object.keys(filter).length > 0 ? 'No job matches.' : `No jobs.${hint}`);
   }
-  const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
-  if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
-  return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };
+  const json = { jobs: jobs.map(jobView), ...(more > 0 && { older: more }) };
+  if (context.globals.quiet) return { json, text: jobs.map((job) => job.id).join('\n') };
+  return { json, text: jobs.length === 0 ? '' : listing(jobs, now, columnsOf(context.io.stdout)) };
 }
 
 const narrowWidth = 60;

@@ -25,7 +25,7 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 
 /**
  * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: records whether an `unknown` job's task exists.
- * Without a choice, prompts on a terminal; elsewhere, lists the choices and exits 7.
+ * Without a choice, prompts on a terminal; elsewhere, lists the choices and exits with 7.
  */
 export function registerResolve(command: Command, run: Run): void {
   command

@@ -60,8 +60,8 @@ const labelWidth = 14;
 function membersOf(job: Job, width: number, unit: string): string[] {
   const amounts =
     job.cost && Object.entries(job.cost).map(([name, amount]) => [name, `${String(amount)}${unit}`]);
-  const shown = { ...jobView(job), cost: amounts && (Object.fromEntries(amounts) as object) };
-  const members = Object.entries(shown).filter(([, value]) => value !== undefined);
+  const view = { ...jobView(job), cost: amounts && (Object.fromEntries(amounts) as object) };
+  const members = Object.entries(view).filter(([, value]) => value !== undefined);
   return members.flatMap(([name, value]) => withLabel(name, labelWidth, linesOf(value), width));
 }
 

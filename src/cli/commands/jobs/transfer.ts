@@ -86,8 +86,8 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   }
 }
 
-// Refuses a job of the sandbox in a ledger of paid jobs, and a paid job in the sandbox's ledger: no command could end it
-// there.
+// Refuses a job of the sandbox in a ledger of paid jobs, and a paid job in the sandbox's ledger: no command could end
+// it there.
 function checkSandbox(
   [prepared]: Importable['events'],
   isSandbox: boolean,
@@ -124,8 +124,8 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   return { json: { imported, ...(existing.length > 0 && { existing }) }, text: imported.join('\n') };
 }
 
-// Adds the reservations of the jobs to the budgets that lack them. Budgets come before jobs, so that an interrupted import
-// reserves too much rather than too little.
+// Adds the reservations of the jobs to the budgets that lack them. Budgets come before jobs, so that an interrupted
+// import reserves too much rather than too little.
 async function importReservations(
   context: Context,
   ledger: Ledger,
@@ -162,8 +162,8 @@ async function otherHolder(ledger: Ledger, key: string | undefined, id: string):
   return holder?.id === id ? undefined : holder?.id;
 }
 
-// Creates the jobs that the ledger lacks, oldest first, and yields every job. Imports a job that was removed here without
-// its key if another job has the key now.
+// Creates the jobs that the ledger lacks, oldest first, and yields every job. Imports a job that was removed here
+// without its key if another job has the key now.
 async function* createAll(
   ledger: Ledger,
   entries: readonly Entry[],

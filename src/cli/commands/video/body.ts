@@ -65,9 +65,9 @@ export async function missingPrompt(
   if (noInput.value || options.body !== undefined || options.check === false) return undefined;
   const { flags } = await readFlags(protocol, { ...options });
   const input = { flags, set: options.set };
-  const model = protocol.modelOf(protocol.normalise(compose(protocol, input))) ?? '';
+  const model = protocol.modelOf(protocol.normalize(compose(protocol, input))) ?? '';
   const defaults = defaultsFor(protocol.name, model);
-  const body = protocol.normalise(compose(protocol, { ...input, defaults }));
+  const body = protocol.normalize(compose(protocol, { ...input, defaults }));
   const violations = (await protocol.checks()).check(body);
   if (!violations.some(({ flag, value }) => flag === '--prompt' && value === '')) return undefined;
   if (io.stdin.isTTY === true) return (await readLine(io, 'Prompt: ')).trim() || undefined;

@@ -145,7 +145,7 @@ async function submitCommand(
 // Prints a note only once, because repeating it for every submission would be noise. If the state folder is not
 // writable, prints the note each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
-  const folder = join(ledgerFolder(await context.settings()), 'told');
+  const folder = join(ledgerFolder(await context.settings()), 'printed-notes');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
   try {
     await makeFolder(folder);
@@ -190,7 +190,7 @@ function addAllFlags(command: Command): void {
 const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
- * Determines a submission's protocol from its model, and rejects flags that the protocol does not have.
+ * Determines a submission's protocol from its model, and refuses flags that the protocol does not have.
  * @returns the protocol. If only an earlier job with the model has it, `fault` is the reason why a new job would not.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
@@ -230,7 +230,7 @@ async function modelOfBody(
     throw usageError('--body @- requires --model, which determines the protocol.');
   const body = await bodyOption(context, source);
   const models = allProtocols.map((protocol) =>
-    protocol.modelOf(protocol.normalise(compose(protocol, { body, flags: {}, set }))),
+    protocol.modelOf(protocol.normalize(compose(protocol, { body, flags: {}, set }))),
   );
   return models.find((model) => model !== undefined);
 }

@@ -2,8 +2,8 @@
 // commits `sending` before the first byte, then the handle, then the result with its hash and the row's end. Run
 // the worker in a folder for out/:
 //
-//   node bench/least/workers.mjs init DATABASE ROWS
-//   node bench/least/workers.mjs work DATABASE URL CONCURRENCY
+//   node bench/minimal/workers.mjs init DATABASE ROWS
+//   node bench/minimal/workers.mjs work DATABASE URL CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { open, rename } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import pg from 'pg';
 
 const [what, database, ...args] = process.argv.slice(2);
 const pool = new pg.Pool({ connectionString: database, max: 4 });
-const kept = new http.Agent({ keepAlive: true });
+const keepAliveAgent = new http.Agent({ keepAlive: true });
 
 if (what === 'init') {
   await pool.query(`create table rows (n int primary key, state text not null default 'waiting');
@@ -39,11 +39,11 @@ async function row(n) {
   const prompt = `boat number ${n}`;
   await note({ type: 'sending', prompt });
   const body = JSON.stringify({ model: 'vendor-h3-mini', prompt, duration: 5 });
-  const { task_id: task } = JSON.parse(await asked('POST', '/v1/video/generations', false, body));
+  const { task_id: task } = JSON.parse(await send('POST', '/v1/video/generations', false, body));
   await note({ type: 'accepted', task });
   await sleep(20);
-  await asked('GET', `/v1/video/generations/${task}`, kept);
-  const video = await asked('GET', `/v1/videos/${task}/content`, kept);
+  await send('GET', `/v1/video/generations/${task}`, keepAliveAgent);
+  const video = await send('GET', `/v1/videos/${task}/content`, keepAliveAgent);
   const part = await open(`out/${n}.part`, 'wx');
   await part.write(video);
   await part.sync();
@@ -56,7 +56,7 @@ async function row(n) {
   );
 }
 
-function asked(method, path, agent, body) {
+function send(method, path, agent, body) {
   return new Promise((resolve, reject) => {
     const headers = { authorization: 'Bearer sk-bench', ...(body && { 'content-type': 'application/json' }) };
     const request = http.request(args[0] + path, { method, agent, headers }, (response) => {

@@ -10,11 +10,11 @@ import { setFlagsFromString } from 'node:v8';
 const { loader, openCache } = createRequire(import.meta.url)('../../bin/load.js');
 if (process.versions.node.startsWith('20.')) setFlagsFromString('--liftoff-only');
 const dist = join(import.meta.dirname, '..', '..', 'dist');
-const made = (name) => statSync(join(dist, name)).mtimeMs;
+const modifiedMs = (name) => statSync(join(dist, name)).mtimeMs;
 const [undici] = readdirSync(dist)
   .filter((name) => /^undici-[\w-]+\.cjs$/.test(name))
-  .sort((one, other) => made(other) - made(one));
-const { load, keep } = loader(dist, openCache('least'), 'least');
+  .sort((one, other) => modifiedMs(other) - modifiedMs(one));
+const { load, keep } = loader(dist, openCache('minimal'), 'minimal');
 const { Pool } = Object.values(load(undici)).find((part) => part.Pool !== undefined);
 const url = new globalThis.URL(process.argv[2]);
 const dispatcher = new Pool(url.origin, { connections: 1 });

@@ -9,8 +9,8 @@ const [url, path] = process.argv.slice(2);
 const file = openSync(path, 'w');
 let rest = Buffer.alloc(0);
 
-const asked = request(url, { method: 'POST', agent: false, highWaterMark: 1024 * 1024 }, (answer) => {
-  answer.on('data', (chunk) => {
+const call = request(url, { method: 'POST', agent: false, highWaterMark: 1024 * 1024 }, (response) => {
+  response.on('data', (chunk) => {
     const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     let start = 0;
     for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, start)) {
@@ -19,12 +19,12 @@ const asked = request(url, { method: 'POST', agent: false, highWaterMark: 1024 *
     }
     rest = bytes.subarray(start);
   });
-  answer.once('end', () => {
+  response.once('end', () => {
     fsyncSync(file);
     closeSync(file);
   });
 });
-asked.end('{}');
+call.end('{}');
 
 function take(line) {
   const { data } = JSON.parse(line);

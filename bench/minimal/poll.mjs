@@ -18,9 +18,9 @@ if (failed > 0) throw new Error(`${failed} polls failed`);
 console.log(JSON.stringify({ ms: (user + system) / 1000 / (polls - before) }));
 
 async function during(length) {
-  const begun = performance.now();
-  for (let sent = 0; performance.now() - begun < length * 1000; await sleep(10))
-    for (; sent < ((performance.now() - begun) / 1000) * rate; sent += 1) void poll(polls % jobs);
+  const startedAt = performance.now();
+  for (let sent = 0; performance.now() - startedAt < length * 1000; await sleep(10))
+    for (; sent < ((performance.now() - startedAt) / 1000) * rate; sent += 1) void poll(polls % jobs);
 }
 
 async function poll(job) {

@@ -2,7 +2,7 @@
 // first byte, sends the POST on a connection used for this row only, and records the handle, the poll, the result and
 // the outcome. It syncs data before the next step relies on it. Run it in a folder for records/ and out/:
 //
-//   node bench/least-batch.mjs URL ROWS CONCURRENCY
+//   node bench/minimal-batch.mjs URL ROWS CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { closeSync, fsync, linkSync, mkdirSync, openSync, unlinkSync, writeSync } from 'node:fs';
 import http from 'node:http';
@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 
 const [url, rows, concurrency] = process.argv.slice(2);
 const sync = promisify(fsync);
-const kept = new http.Agent({ keepAlive: true });
+const keepAliveAgent = new http.Agent({ keepAlive: true });
 const folders = new Map();
 for (const folder of ['records', 'out']) {
   mkdirSync(folder);
@@ -19,7 +19,7 @@ for (const folder of ['records', 'out']) {
 
 let next = 0;
 await Promise.all(Array.from({ length: Number(concurrency) }, worker));
-kept.destroy();
+keepAliveAgent.destroy();
 
 async function worker() {
   while (next < Number(rows)) await row((next += 1));
@@ -35,12 +35,12 @@ async function row(n) {
   await note({ type: 'sending', prompt });
   await syncNames('records');
   const body = JSON.stringify({ model: 'vendor-h3-mini', prompt, duration: 5 });
-  const { task_id: task } = JSON.parse(await asked('POST', '/v1/video/generations', false, body));
+  const { task_id: task } = JSON.parse(await send('POST', '/v1/video/generations', false, body));
   await note({ type: 'accepted', task });
   await new Promise((resolve) => setTimeout(resolve, 20));
-  const { status } = JSON.parse(await asked('GET', `/v1/video/generations/${task}`, kept));
+  const { status } = JSON.parse(await send('GET', `/v1/video/generations/${task}`, keepAliveAgent));
   if (status !== 'completed') throw new Error(status);
-  const video = await asked('GET', `/v1/videos/${task}/content`, kept);
+  const video = await send('GET', `/v1/videos/${task}/content`, keepAliveAgent);
   const part = openSync(`out/${n}.part`, 'wx');
   writeSync(part, video);
   await sync(part);
@@ -64,7 +64,7 @@ function syncNames(name) {
   return (folder.waiting = own);
 }
 
-function asked(method, path, agent, body) {
+function send(method, path, agent, body) {
   return new Promise((resolve, reject) => {
     const headers = { authorization: 'Bearer sk-bench', ...(body && { 'content-type': 'application/json' }) };
     const request = http.request(url + path, { method, agent, headers }, (response) => {
