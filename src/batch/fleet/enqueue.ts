@@ -207,7 +207,7 @@ async function replaceRow(
   const replaced = await query<{ id: string }>(
     `update {batch_rows} set hash = $3, content = $4, why = null, not_before = null,
       state = case when state = 'ended' and $5::boolean then 'waiting' else state end
-    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'claimed') returning id`,
+    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'taken') returning id`,
     [batch, id, hash, JSON.stringify(row), canRequeue, canReplaceClaimed],
   );
   return replaced.length > 0;

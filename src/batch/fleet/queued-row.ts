@@ -128,7 +128,7 @@ interface QueuedReason {
 /** A batch's rows in the queue that are not done, by state. */
 export interface QueueCounts {
   waiting: number;
-  claimed: number;
+  taken: number;
   /** Rows quarantined because too many workers died while running them. */
   quarantined: QueuedReason[];
   /** Waiting rows that a worker has returned to the queue, with the reasons. */
@@ -210,7 +210,7 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
     );
   return {
     waiting: count('waiting'),
-    claimed: count('claimed'),
+    taken: count('taken'),
     quarantined: await reasons(`state = 'quarantined'`),
     returned: await reasons(`state = 'waiting' and why is not null`),
     unpaid: await reasons(isUnpaid),

@@ -211,7 +211,7 @@ const selectBatches = `
 select name, gateway, head, case when not is_available then retry_ms end as retry_ms from (
   select name, gateway, head, created_at,
     exists (
-      select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'claimed' and lease = $1::bigint
+      select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $1::bigint
         and (queued.batch, queued.id) not in (select * from unnest($2::text[], $3::text[]))))) as is_available,
     (select extract(epoch from min(not_before) - clock_timestamp())::float * 1000 from {batch_rows} queued
       where queued.batch = name and ${isDelayed}) as retry_ms
@@ -225,27 +225,27 @@ const claimRows = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
     select id from {batch_rows}
-    where batch = $1 and state = 'claimed' and lease = $2::bigint and id <> all($3::text[])
+    where batch = $1 and state = 'taken' and lease = $2::bigint and id <> all($3::text[])
     order by position limit $4::int),
   free as (
     select id from {batch_rows}
     where batch = $1 and ${isAvailable} and id <> all($3::text[]) and exists (select from alive)
       and ($5::text[] is null or id = any($5::text[]))
     order by position limit $4::int - (select count(*) from mine) for update skip locked)
-update {batch_rows} set state = 'claimed', lease = $2::bigint
+update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
 returning id, content`;
 
 // Checks, after locking a row, that the row still belongs to the expired lease.
 const recoverRows = `
 with ended as materialized (
-  select batch, id, lease from {batch_rows} queued where state = 'claimed' and not ${isLive('queued')})
+  select batch, id, lease from {batch_rows} queued where state = 'taken' and not ${isLive('queued')})
 update {batch_rows} set
   state = case when lost >= ${maxDeaths - 1} then 'quarantined' else 'waiting' end,
   lost = lost + 1, not_before = null, lease = null
 where (batch, id) in (
   select queued.batch, queued.id from {batch_rows} queued join ended using (batch, id)
-  where queued.state = 'claimed' and queued.lease = ended.lease for update of queued skip locked)
+  where queued.state = 'taken' and queued.lease = ended.lease for update of queued skip locked)
 returning batch, id, state`;
 
 // A worker that releases a row after its lease has ended was disconnected or suspended, but did not die. The death that
@@ -257,7 +257,7 @@ with input as (
     as input (batch, id, lease, outcome, delay, why)),
 survived as (
   update {batch_rows} queued set lost = queued.lost - 1,
-    outcome = case when input.outcome is null and queued.state = 'claimed' then 'again' else queued.outcome end,
+    outcome = case when input.outcome is null and queued.state = 'taken' then 'again' else queued.outcome end,
     state = case when queued.state = 'quarantined'
       or (queued.state = 'ended' and queued.outcome = 'unknown' and input.outcome is null) then 'waiting' else queued.state end
   from input
@@ -269,7 +269,7 @@ update {batch_rows} queued set
   not_before = case when input.outcome is null
     then clock_timestamp() + delay * interval '1 millisecond' else queued.not_before end
 from input
-where queued.batch = input.batch and queued.id = input.id and queued.lease = input.lease and queued.state = 'claimed'`;
+where queued.batch = input.batch and queued.id = input.id and queued.lease = input.lease and queued.state = 'taken'`;
 
 const updateBatch = 'update {batches} set head = (head::jsonb || $2::jsonb)::text where name = $1';
 

@@ -15,7 +15,7 @@ import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 /** Options for a pace that several machines share. */
 export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
-type SendWindowRow = Record<'wait' | 'delay' | 'epoch' | 'maxTasks', number>;
+type SendWindowRow = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
 // The minimum and maximum interval between checks for a free slot, in ms. Polling is needed because a connection
 // pooler does not forward notifications.
@@ -59,7 +59,7 @@ export class SharedPace implements Pace {
     const { query } = options.fleet;
     await query(resetPace, [batch, concurrency]);
     await query(
-      `insert into {slots} (batch, number) select $1, n from generate_series(1, $2::int) n on conflict do nothing`,
+      `insert into {places} (batch, number) select $1, n from generate_series(1, $2::int) n on conflict do nothing`,
       [batch, concurrency],
     );
     return new SharedPace(options);
@@ -100,12 +100,12 @@ export class SharedPace implements Pace {
       while (this.delayMs > 0) await clock.sleep(this.delayMs, signal);
       const requestedAt = clock.monotonic();
       const window = await this.#reserve(true);
-      if (window.delay > 0) continue;
+      if (window.held > 0) continue;
       const at = requestedAt + Math.max(0, window.wait);
       if (window.wait < 1) return sendWindowAt(at, window.epoch, this.#options);
       await clock.sleep(window.wait, signal);
       const current = await this.#reserve(false);
-      if (current.delay <= 0) return sendWindowAt(at, current.epoch, this.#options);
+      if (current.held <= 0) return sendWindowAt(at, current.epoch, this.#options);
     }
   }
 
@@ -142,10 +142,10 @@ export class SharedPace implements Pace {
       gapMs > 0
         ? (await this.#query<SendWindowRow>(reserveWindow, [batch, gapMs]))[0]
         : await this.#readPace();
-    const { wait = 0, delay = 0, epoch = 0, maxTasks = this.#limit } = row ?? {};
-    if (delay > 0) this.#delayedUntil = this.#options.clock.monotonic() + delay;
-    this.#noteLimit(maxTasks);
-    return { wait, delay, epoch, maxTasks };
+    const { wait = 0, held = 0, epoch = 0, most = this.#limit } = row ?? {};
+    if (held > 0) this.#delayedUntil = this.#options.clock.monotonic() + held;
+    this.#noteLimit(most);
+    return { wait, held, epoch, most };
   }
 
   #noteLimit(maxTasks: number): void {
@@ -170,36 +170,36 @@ const afterMs = (parameter: string): string => `clock_timestamp() + ${parameter}
 
 // If no process has a slot, resets the limit, which an earlier run may have lowered.
 const resetPace = `
-insert into {paces} as pace (batch, max_tasks) values ($1, $2)
-on conflict (batch) do update set max_tasks = excluded.max_tasks, accepted = 0
-where not exists (select from {slots} slot where slot.batch = $1 and ${isLive('slot')})`;
+insert into {paces} as pace (batch, most) values ($1, $2)
+on conflict (batch) do update set most = excluded.most, accepted = 0
+where not exists (select from {places} place where place.batch = $1 and ${isLive('place')})`;
 
 const milliseconds = (time: string): string =>
   `(extract(epoch from ${time} - clock_timestamp()) * 1000)::float`;
 
 // Computes the send window while the row is locked, so that no two processes get the same window.
 const reserveWindow = `
-update {paces} set next_window = case
-    when delayed_until > clock_timestamp() then next_window
-    else greatest(next_window, clock_timestamp()) + $2::float * interval '1 millisecond' end
+update {paces} set next_turn = case
+    when held_until > clock_timestamp() then next_turn
+    else greatest(next_turn, clock_timestamp()) + $2::float * interval '1 millisecond' end
 where batch = $1
-returning ${milliseconds(`next_window - $2::float * interval '1 millisecond'`)} as wait,
-  ${milliseconds('delayed_until')} as delay, epoch::int as epoch, max_tasks as "maxTasks"`;
+returning ${milliseconds(`next_turn - $2::float * interval '1 millisecond'`)} as wait,
+  ${milliseconds('held_until')} as held, epoch::int as epoch, most`;
 
-const selectPace = `select ${milliseconds('delayed_until')} as delay, epoch::int as epoch, max_tasks as "maxTasks" from {paces} where batch = $1`;
+const selectPace = `select ${milliseconds('held_until')} as held, epoch::int as epoch, most from {paces} where batch = $1`;
 
 const raiseLimit = `
 update {paces} set
-  max_tasks = case when accepted + 1 >= max_tasks then least(max_tasks + 1, $2::int) else max_tasks end,
-  accepted = case when accepted + 1 >= max_tasks then 0 else accepted + 1 end
-where batch = $1 and max_tasks < $2::int`;
+  most = case when accepted + 1 >= most then least(most + 1, $2::int) else most end,
+  accepted = case when accepted + 1 >= most then 0 else accepted + 1 end
+where batch = $1 and most < $2::int`;
 
 // A 429 for a submission sent before the last halving does not halve the limit again.
 const lowerLimit = `
 update {paces} set
-  delayed_until = greatest(delayed_until, ${afterMs('$3::float')}),
-  max_tasks = case when epoch = $2 then greatest(1, least(max_tasks, (
-    select count(*) from {slots} slot where batch = $1 and ${isLive('slot')})) / 2) else max_tasks end,
+  held_until = greatest(held_until, ${afterMs('$3::float')}),
+  most = case when epoch = $2 then greatest(1, least(most, (
+    select count(*) from {places} place where batch = $1 and ${isLive('place')})) / 2) else most end,
   accepted = case when epoch = $2 then 0 else accepted end,
   epoch = case when epoch = $2 then epoch + 1 else epoch end
 where batch = $1`;

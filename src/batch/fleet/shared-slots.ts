@@ -70,10 +70,10 @@ export class SharedSlots {
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
-    const [row] = await fleet.query<{ numbers: number[]; maxTasks: number }>(exchangeSlots, [
+    const [row] = await fleet.query<{ numbers: number[]; most: number }>(exchangeSlots, [
       ...[batch, await fleet.lease(), slotNumbers, concurrency, requestedCount],
     ]);
-    const { numbers = [], maxTasks: maxSlots = concurrency } = row ?? {};
+    const { numbers = [], most: maxSlots = concurrency } = row ?? {};
     for (const number of numbers) this.#slotNumbers.add(number);
     let remaining = numbers.length;
     return new Map(
@@ -106,23 +106,23 @@ export class SharedSlots {
 // locks the free slots, and other processes skip locked slots. A free slot must still have its expired lease after it
 // is locked. A process whose lease has ended acquires no slots.
 const exchangeSlots = `
-with pace as (select least(max_tasks, $4::int) as max_tasks from {paces} where batch = $1),
+with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (
-    select number, row_number() over (order by number) as rank from {slots}
+    select number, row_number() over (order by number) as place from {places}
     where batch = $1 and lease = $2::bigint and number <> all($3::int[])),
-  ended as materialized (select number, lease from {slots} slot where batch = $1 and not ${isLive('slot')}),
+  ended as materialized (select number, lease from {places} place where batch = $1 and not ${isLive('place')}),
   free as (
-    select slot.number from {slots} slot join ended on ended.number = slot.number
-    where batch = $1 and slot.number <= (select max_tasks from pace) and slot.number <> all($3::int[])
-      and slot.lease is not distinct from ended.lease
+    select place.number from {places} place join ended on ended.number = place.number
+    where batch = $1 and place.number <= (select most from pace) and place.number <> all($3::int[])
+      and place.lease is not distinct from ended.lease
       and exists (select from {leases} where id = $2::bigint and until > clock_timestamp())
-    order by slot.number
+    order by place.number
     limit (select greatest(0, least($5::int - (select count(*) from mine),
-      (select max_tasks from pace) - (select count(*) from {slots} slot where batch = $1 and ${isLive('slot')}))))
-    for update of slot skip locked
+      (select most from pace) - (select count(*) from {places} place where batch = $1 and ${isLive('place')}))))
+    for update of place skip locked
   ),
   changed as (
-    update {slots} set lease = case when number in (select number from mine where rank > $5::int) then null else $2::bigint end
+    update {places} set lease = case when number in (select number from mine where place > $5::int) then null else $2::bigint end
     where batch = $1 and number in (select number from mine union all select number from free) returning number, lease
   )
-select {paces}.max_tasks as "maxTasks", array(select number from changed where lease is not null) as numbers from {paces} where batch = $1`;
+select {paces}.most, array(select number from changed where lease is not null) as numbers from {paces} where batch = $1`;

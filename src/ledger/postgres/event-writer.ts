@@ -149,8 +149,8 @@ export class EventWriter {
     const [, batch, id] = (event?.type === 'prepared' && /^([^/]+)\/(.*)$/s.exec(event.key ?? '')) || [];
     if (id === undefined) return;
     await this.#database.query(
-      `UPDATE ${rows} SET outcome = 'again', state = CASE state WHEN 'claimed' THEN state ELSE 'waiting' END
-       WHERE batch = $1 AND id = ANY($2::text[]) AND (state = 'claimed' OR (state = 'ended' AND outcome = 'unknown'))`,
+      `UPDATE ${rows} SET outcome = 'again', state = CASE state WHEN 'taken' THEN state ELSE 'waiting' END
+       WHERE batch = $1 AND id = ANY($2::text[]) AND (state = 'taken' OR (state = 'ended' AND outcome = 'unknown'))`,
       [batch, [id, id.replace(/\/\d+$/, '')]],
     );
   }

@@ -154,7 +154,7 @@ function tables(schema: string): string[] {
        amount numeric NOT NULL, at text COLLATE "C" NOT NULL, owner text NOT NULL, state text NOT NULL,
        PRIMARY KEY (kind, budget, id))`,
     `CREATE INDEX IF NOT EXISTS reservations_open ON ${schema}.reservations (kind, budget) WHERE state = 'reserved'`,
-    // Enqueued batches and their rows: waiting, claimed (until the lease ends), ended, or quarantined.
+    // Enqueued batches and their rows: waiting, taken (until the lease ends), ended, or quarantined.
     `CREATE TABLE IF NOT EXISTS ${schema}.batches (
        name text COLLATE "C" PRIMARY KEY, gateway text NOT NULL, head text NOT NULL,
        created_at timestamptz NOT NULL DEFAULT clock_timestamp())`,
@@ -165,14 +165,14 @@ function tables(schema: string): string[] {
        not_before timestamptz, lost integer NOT NULL DEFAULT 0, outcome text, why text, PRIMARY KEY (batch, id))`,
     `CREATE INDEX IF NOT EXISTS batch_rows_order ON ${schema}.batch_rows (batch, position)`,
     `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
-    `CREATE INDEX IF NOT EXISTS batch_rows_claimed ON ${schema}.batch_rows (lease) WHERE state = 'claimed'`,
+    `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (lease) WHERE state = 'taken'`,
     // The pace of a batch across all machines: maximum number of tasks in progress, time of the next submission, and
-    // end of a delay requested by the gateway. A row of `slots` is a task in progress until its lease ends.
+    // end of a delay requested by the gateway. A row of `places` is a task in progress until its lease ends.
     `CREATE TABLE IF NOT EXISTS ${schema}.paces (
-       batch text COLLATE "C" PRIMARY KEY, max_tasks integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
-       epoch bigint NOT NULL DEFAULT 0, next_window timestamptz NOT NULL DEFAULT clock_timestamp(),
-       delayed_until timestamptz NOT NULL DEFAULT clock_timestamp())`,
-    `CREATE TABLE IF NOT EXISTS ${schema}.slots (
+       batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
+       epoch bigint NOT NULL DEFAULT 0, next_turn timestamptz NOT NULL DEFAULT clock_timestamp(),
+       held_until timestamptz NOT NULL DEFAULT clock_timestamp())`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.places (
        batch text COLLATE "C" NOT NULL REFERENCES ${schema}.paces (batch) ON DELETE CASCADE,
        number integer NOT NULL, lease bigint, PRIMARY KEY (batch, number))`,
   ];

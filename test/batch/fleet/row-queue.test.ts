@@ -53,7 +53,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     await enqueue('kept', 'claimed', 'returned', 'removed');
     const rows = await rowsInState(one.query, 'clips', 'waiting', ['kept']);
     expect(rows.map(({ id }) => id)).toEqual(['claimed', 'returned', 'removed']);
-    await place.query(`update mgw.batch_rows set state = 'claimed' where id in ('claimed', 'returned')`);
+    await place.query(`update mgw.batch_rows set state = 'taken' where id in ('claimed', 'returned')`);
     await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'returned'`);
     expect(await removeRows(one.query, 'clips', rows)).toBe(1);
     expect(await place.query('select id from mgw.batch_rows order by position')).toBe(
@@ -112,7 +112,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(found?.id).toBe('a');
     if (lost !== undefined) await deadQueue.recordEnd(lost, 'failed');
     if (lost !== undefined) await deadQueue.returnToQueue(lost, 0);
-    expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`claimed\t${other.id}`);
+    expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
   it('queued rows are not claimed again by a worker that has not released them under its earlier lease', async () => {
@@ -156,7 +156,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await own.claim('clips', 1)).toEqual([]);
     expect(await queueCounts(one.query, 'clips')).toEqual({
       waiting: 0,
-      claimed: 1,
+      taken: 1,
       quarantined: [{ id: 'a', why: null }],
       returned: [],
       unpaid: [],

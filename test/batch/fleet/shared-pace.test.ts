@@ -39,7 +39,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   async function heldSlots(): Promise<number> {
     return Number(
       await place.query(
-        `select count(*) from mgw.slots join mgw.leases on leases.id = lease and until > clock_timestamp()`,
+        `select count(*) from mgw.places join mgw.leases on leases.id = lease and until > clock_timestamp()`,
       ),
     );
   }
@@ -128,7 +128,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     const fleet = await processIn(await openDatabase(place.url()));
     let reserved = 0;
     const query: typeof fleet.query = (text, values) => {
-      if (text.includes('set next_window')) reserved += 1;
+      if (text.includes('set next_turn')) reserved += 1;
       return fleet.query(text, values);
     };
     const one = await machine({ fleet: { ...fleet, query }, perMinute: 1 });

@@ -680,7 +680,7 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
   });
 
   // Whether the next submission must wait for a minute, and the number of slots.
-  const limits = `select next_window > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.slots) from mgw.paces`;
+  const limits = `select next_turn > clock_timestamp() + interval '10 seconds', (select count(*) from mgw.places) from mgw.paces`;
 
   it('a run or retry of an enqueued batch, by its file or by its name, uses the limits and the --sidecar of the queue', async () => {
     await batch('enqueue', machines.manifest(1), '--concurrency', '1', '--per-minute', '1', '--sidecar');
@@ -770,26 +770,26 @@ describeFleet('in a fleet,', { parameters: 'lease=10m' }, (place) => {
 
   it('a worker runs a row once if its lease ends while the row waits for a slot', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), '--concurrency', '1']);
-    await place.query(`insert into mgw.paces (batch, max_tasks) values ('clips', 1)`);
+    await place.query(`insert into mgw.paces (batch, most) values ('clips', 1)`);
     await place.query(
       `with lease as (insert into mgw.leases (instance, host, pid, until) values ('x', 'x', 1, 'infinity') returning id)
-       insert into mgw.slots (batch, number, lease) select 'clips', 1, id from lease`,
+       insert into mgw.places (batch, number, lease) select 'clips', 1, id from lease`,
     );
     const clock = stoppable(systemClock);
     const machine = machines.machine(place.url());
     const worker = runHereAs(machine, ['worker', ...machines.output, ...quick], '', clock);
-    await expect.poll(rowsInQueue).toBe('row-0\tclaimed');
+    await expect.poll(rowsInQueue).toBe('row-0\ttaken');
     await place.query(`update mgw.leases set until = clock_timestamp() where instance <> 'x'`);
     clock.stop(31_000);
     await expect.poll(rowsInQueue).toBe('row-0\twaiting');
-    await place.query('update mgw.slots set lease = null');
+    await place.query('update mgw.places set lease = null');
     const { code, stderr } = await worker;
     expect([code, stderr]).toEqual([0, expect.stringContaining('1 done; 1 file saved')]);
   });
 
   it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {
     await batch('enqueue', machines.manifest(1));
-    await place.query("update mgw.batch_rows set state = 'claimed', lost = 4, lease = 0");
+    await place.query("update mgw.batch_rows set state = 'taken', lost = 4, lease = 0");
     const { stderr } = await work();
     expect(stderr).toContain(
       'clips/row-0 quarantined: five workers died while running it → mgw batch enqueue clips --again',

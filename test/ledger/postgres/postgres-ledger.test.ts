@@ -367,7 +367,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       `('films', '${id}', '', '', '${state}', ${outcome})`;
     const rows = [
       row('boat', 'ended', "'unknown'"),
-      row('boat/2', 'claimed', 'NULL'),
+      row('boat/2', 'taken', 'NULL'),
       row('ship', 'ended', "'saved'"),
       row('storm', 'ended', "'unknown'"),
     ];
@@ -385,7 +385,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     const states = await database.query('SELECT id, state, outcome FROM mgw.batch_rows ORDER BY id');
     expect(states).toEqual([
       { id: 'boat', state: 'waiting', outcome: 'again' },
-      { id: 'boat/2', state: 'claimed', outcome: 'again' },
+      { id: 'boat/2', state: 'taken', outcome: 'again' },
       { id: 'ship', state: 'ended', outcome: 'saved' },
       { id: 'storm', state: 'ended', outcome: 'unknown' },
     ]);

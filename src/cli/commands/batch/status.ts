@@ -93,7 +93,7 @@ async function neededBudget(
 
 function queueText(
   name: string,
-  { waiting, claimed, quarantined, returned, unpaid }: QueueCounts,
+  { waiting, taken, quarantined, returned, unpaid }: QueueCounts,
   budget: string | undefined,
   globals: Globals,
 ): string {
@@ -102,7 +102,7 @@ function queueText(
   const died = quarantined.map(({ id }) => ({ id, why: 'five workers died while running it' }));
   const again = withBudget(['mgw', 'batch', 'enqueue', name, '--again'], budget);
   return [
-    `queue: ${waiting} waiting, ${claimed} with workers, ${quarantined.length} quarantined, ${unpaid.length} ended unpaid`,
+    `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined, ${unpaid.length} ended unpaid`,
     ...lines(returned, 'returned to the queue'),
     ...lines(died, 'quarantined'),
     ...lines(unpaid, 'ended unpaid'),
