@@ -56,7 +56,7 @@ export interface Delivered {
 export interface Mismatch {
   field: 'duration' | 'resolution' | 'aspect_ratio' | 'fps' | 'audio';
   /** The requested value. */
-  requested: string | number | boolean;
+  asked: string | number | boolean;
   /** The delivered value: seconds, a size such as `1280x720`, frames per second, or whether there is sound. */
   delivered: string | number | boolean;
 }

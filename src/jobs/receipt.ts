@@ -89,7 +89,7 @@ function durationMismatch(requested: Json | undefined, { duration, fps }: Delive
   // Both durations are rounded to the millisecond.
   const tolerance = Math.max(durationSeconds, fps === undefined ? 0 : 1 / fps) + 0.0005;
   if (Math.abs(duration - seconds) <= tolerance) return [];
-  return [{ field: 'duration', requested: seconds, delivered: duration }];
+  return [{ field: 'duration', asked: seconds, delivered: duration }];
 }
 
 interface Size {
@@ -100,7 +100,7 @@ interface Size {
 // Every request for a video implies a picture.
 function noPicture(requested: Json | undefined): Mismatch {
   const expected = typeof requested === 'string' ? requested : 'a picture';
-  return { field: 'resolution', requested: expected, delivered: 'no picture' };
+  return { field: 'resolution', asked: expected, delivered: 'no picture' };
 }
 
 function resolutionMismatch(
@@ -115,26 +115,26 @@ function resolutionMismatch(
   const shortSide = Math.min(width, height);
   const isWithin =
     sides === undefined || (shortSide >= sides[0] - sidePixels && shortSide <= sides[1] + sidePixels);
-  return isWithin ? [] : [{ field: 'resolution', requested, delivered: `${width}x${height}` }];
+  return isWithin ? [] : [{ field: 'resolution', asked: requested, delivered: `${width}x${height}` }];
 }
 
 function ratioMismatch(requested: Json | undefined, { width, height }: Size): Mismatch[] {
   const ratio = typeof requested === 'string' ? ratioOf(requested) : undefined;
   if (typeof requested !== 'string' || ratio === undefined) return [];
   if (Math.abs(width / height / ratio - 1) <= ratioTolerance) return [];
-  return [{ field: 'aspect_ratio', requested, delivered: `${width}x${height}` }];
+  return [{ field: 'aspect_ratio', asked: requested, delivered: `${width}x${height}` }];
 }
 
 function fpsMismatch(requested: Json | undefined, { fps }: Delivered): Mismatch[] {
   const rate = positiveNumber(requested);
   if (rate === undefined || fps === undefined || Math.abs(fps / rate - 1) <= fpsTolerance) return [];
-  return [{ field: 'fps', requested: rate, delivered: fps }];
+  return [{ field: 'fps', asked: rate, delivered: fps }];
 }
 
 function audioMismatch(requested: Json | undefined, { audio }: Delivered): Mismatch[] {
   const isAudioRequested = typeof requested === 'string' ? audioValues[requested] : requested;
   if (typeof isAudioRequested !== 'boolean' || isAudioRequested === audio) return [];
-  return [{ field: 'audio', requested: isAudioRequested, delivered: audio }];
+  return [{ field: 'audio', asked: isAudioRequested, delivered: audio }];
 }
 
 const audioValues: Partial<Record<string, boolean>> = { Enabled: true, Disabled: false };
@@ -146,11 +146,11 @@ function positiveNumber(value: Json | undefined): number | undefined {
 
 /** Describes each of a file's mismatches, such as `duration 2 s instead of 4 s`. */
 export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>): string[] {
-  return mismatches.map(({ field, requested, delivered }) => {
+  return mismatches.map(({ field, asked, delivered }) => {
     if (field === 'audio') return delivered === true ? 'it has sound' : 'it has no sound';
     if (delivered === 'no picture') return 'it has no picture';
     const unit = field === 'duration' ? ' s' : '';
-    return `${field.replace('_', ' ')} ${delivered}${unit} instead of ${requested}${unit}`;
+    return `${field.replace('_', ' ')} ${delivered}${unit} instead of ${asked}${unit}`;
   });
 }
 

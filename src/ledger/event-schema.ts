@@ -43,7 +43,7 @@ const delivered = z.object({
 const value = z.union([text, z.number(), z.boolean()]);
 const mismatch = z.object({
   field: z.enum(['duration', 'resolution', 'aspect_ratio', 'fps', 'audio']),
-  requested: value,
+  asked: value,
   delivered: value,
 });
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);

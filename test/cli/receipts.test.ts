@@ -12,9 +12,9 @@ import { buildStorm } from '../storm/build.ts';
 import { Workers } from '../storm/workers.ts';
 
 const mismatches = [
-  { field: 'duration', requested: 4, delivered: 2 },
-  { field: 'resolution', requested: '720p', delivered: '640x360' },
-  { field: 'audio', requested: true, delivered: false },
+  { field: 'duration', asked: 4, delivered: 2 },
+  { field: 'resolution', asked: '720p', delivered: '640x360' },
+  { field: 'audio', asked: true, delivered: false },
 ];
 
 it('--strict exits with 9 and keeps a file that differs from its request, and repeating the command costs nothing', async () => {
@@ -102,8 +102,8 @@ it('a batch reports each row whose file differs from its request, and with --str
     .split('\n')
     .map((line) => JSON.parse(line) as object);
   const differing = [
-    { field: 'duration', requested: 4, delivered: 2 },
-    { field: 'audio', requested: true, delivered: false },
+    { field: 'duration', asked: 4, delivered: 2 },
+    { field: 'audio', asked: true, delivered: false },
   ];
   expect(boat).toMatchObject({
     id: 'boat',

@@ -102,7 +102,7 @@ it('mgw spend --disputed prints the evidence once for each file that differs fro
     type: 'file',
     file: {
       ...{ path, bytes: 1, sha256: 'a', delivered: { duration: 4, audio: true } },
-      ...{ mismatches: [{ field: 'duration', requested: 5, delivered: 4 }], ...more },
+      ...{ mismatches: [{ field: 'duration', asked: 5, delivered: 4 }], ...more },
     },
   });
   const reply = (id: string): JobEvent => ({

@@ -11,7 +11,7 @@ function differences(name: 'a' | 'b' | 'c', request: Json, delivered: Partial<De
   if (protocol === undefined) throw new Error(`No protocol ${name}`);
   return mismatchesOf({ protocol: name, request }, { ...made, ...delivered }, protocol).map((each) => [
     each.field,
-    each.requested,
+    each.asked,
     each.delivered,
   ]);
 }
@@ -86,10 +86,10 @@ describe('mismatchesOf', () => {
 
   it('returns mismatches as text that fits on one line', () => {
     const mismatches = [
-      { field: 'duration', requested: 5, delivered: 4.5 },
-      { field: 'aspect_ratio', requested: '16:9', delivered: '720x720' },
-      { field: 'audio', requested: true, delivered: false },
-      { field: 'resolution', requested: '720p', delivered: 'no picture' },
+      { field: 'duration', asked: 5, delivered: 4.5 },
+      { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },
+      { field: 'audio', asked: true, delivered: false },
+      { field: 'resolution', asked: '720p', delivered: 'no picture' },
     ] as const;
     expect(mismatchText({ path: '/out/boat.mp4', mismatches: [...mismatches] })).toBe(
       'boat.mp4 differs from the request: duration 4.5 s instead of 5 s, aspect ratio 720x720 instead of 16:9, it has no sound, it has no picture.',

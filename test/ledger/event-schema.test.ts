@@ -66,7 +66,7 @@ const events: Complete<JobEvent>[] = [
       sha256: '0'.repeat(64),
       mime: 'video/mp4',
       delivered: { duration: 5, width: 1280, height: 720, fps: 24, audio: false },
-      mismatches: [{ field: 'audio', requested: true, delivered: false }],
+      mismatches: [{ field: 'audio', asked: true, delivered: false }],
       provenance: ['c2pa'],
       unmarked_sha256: '1'.repeat(64),
     },

@@ -97,7 +97,7 @@ describe('the library: a video', () => {
       });
     expect(gateway.submissions).toHaveLength(1);
     const { files } = await clientOf().job('@last');
-    expect(files).toMatchObject([{ mismatches: [{ field: 'duration', requested: 6, delivered: 2 }] }]);
+    expect(files).toMatchObject([{ mismatches: [{ field: 'duration', asked: 6, delivered: 2 }] }]);
     expect(readFileSync(output).toString('latin1')).toContain('trainedAlgorithmicMedia');
     expect(existsSync(`${output}.json`)).toBe(false);
     await expect(clientOf().fetch('@last', { strict: true })).rejects.toMatchObject({

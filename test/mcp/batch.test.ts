@@ -245,7 +245,7 @@ test("an agent receives the list of a batch's mismatching videos, as an error in
   const [id] = status['mismatched'] as string[];
   expect(status['mismatched']).toEqual([expect.stringMatching(/^(one|two)$/)]);
   expect((await agent.call('jobs', { mismatched: true })).jobs).toMatchObject([
-    { key: `clips/${id}`, files: [{ mismatches: [{ requested: 5, delivered: 2.5 }] }] },
+    { key: `clips/${id}`, files: [{ mismatches: [{ asked: 5, delivered: 2.5 }] }] },
   ]);
   expect(await agent.call('batch_status', { ...batch, strict: true })).toMatchObject({
     ok: false,

@@ -120,7 +120,7 @@ function evidenceOf(
   };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
-    `requested ${each.requested}, delivered ${each.delivered}`,
+    `requested ${each.asked}, delivered ${each.delivered}`,
   ]);
   return [...Object.entries(facts), ...differences]
     .flatMap(([name, value]) =>
