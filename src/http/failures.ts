@@ -71,6 +71,14 @@ function fullMessage(body: Json | undefined, depth = 0): string | undefined {
   return fullMessage(tryNestedJson(message), depth + 1) ?? message;
 }
 
+/** Whether a body's `error` reports an error. Relays written in Go or PHP send an empty one with a success. */
+export function hasError(error: Json | undefined): boolean {
+  if (!isObject(error)) return Array.isArray(error) ? error.length > 0 : Boolean(error);
+  const code = error['code'] ?? 0;
+  const isCode = code !== 0 && code !== '0' && code !== '';
+  return isCode || ['message', 'type'].some((name) => textAt(error, name) !== undefined);
+}
+
 /** Returns the gateway's own error code as text; undefined if there is none. */
 export function nativeCodeIn(body: Json | undefined): string | undefined {
   return codePaths.map((path) => idAt(body, path)).find((code) => code !== undefined);

@@ -3,6 +3,7 @@ import { messageOf, MgwError } from '../errors.ts';
 import type { Exchange, Reply, SpooledMedia } from '../exchange.ts';
 import { afterDeadlineMs, type CallOptions } from '../http/client.ts';
 import { withIdleTimeout } from '../http/deadline.ts';
+import { retryAfter } from '../http/failures.ts';
 import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
@@ -22,6 +23,8 @@ export interface PollResult {
   verdict: QueryVerdict;
   /** Media inside the response, keyed by sink index. */
   spooled: SpooledMedia[];
+  /** The minimum delay before the next poll that the gateway requested, in ms, even if the poll was successful. */
+  retryAfterMs?: number;
 }
 
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
@@ -41,9 +44,10 @@ export async function observe(
   openSink: OpenSink = discard,
   deadline: Deadline = noDeadline,
 ): Promise<PollResult> {
-  const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink, deadline);
-  if (verdict.kind !== 'observation') return { job, verdict, spooled };
-  return { job: await recordObservation(job, verdict, deps), verdict, spooled };
+  const result = await query(job.handle ?? '', job.model, protocol, deps, openSink, deadline);
+  const { verdict } = result;
+  if (verdict.kind !== 'observation') return { job, ...result };
+  return { job: await recordObservation(job, verdict, deps), ...result };
 }
 
 /**
@@ -92,7 +96,7 @@ export async function query(
     // A gateway may quote the URL of an uploaded input, including its signature.
     const redact = (text: string): string => withoutSignatures(deps.redact(text));
     if (verdict.failure !== undefined) verdict.failure = redactTexts(verdict.failure, redact);
-    return { verdict, spooled: reply.spooled ?? [] };
+    return { verdict, spooled: reply.spooled ?? [], retryAfterMs: retryAfter(reply.headers) };
   } catch (error) {
     if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
     return {

@@ -87,7 +87,10 @@ export async function watch(
     const failure = verdict.kind === 'observation' ? undefined : verdict.failure;
     if (failure && failedPolls > 1)
       warn(`${current.id}: the status query failed (${shortMessage(failure)}); trying again.`);
-    const minPauseMs = delayAfter(verdict, failedPolls, options.intervalMs);
+    const minPauseMs = Math.max(
+      result.retryAfterMs ?? 0,
+      delayAfter(verdict, failedPolls, options.intervalMs),
+    );
     const pauseMs = Math.max(minPauseMs, pollPauseMs(polls, options.intervalMs));
     await pause(deps, current, options, pauseMs, failure);
   }

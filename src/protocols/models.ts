@@ -1,6 +1,6 @@
 import { usageError } from '../errors.ts';
 import type { Exchange, Failure, Reply } from '../exchange.ts';
-import { bodyOf, excerptOf, readFailure, requestIdOf } from '../http/failures.ts';
+import { bodyOf, excerptOf, hasError, readFailure, requestIdOf } from '../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
@@ -72,10 +72,7 @@ function statusFailure(reply: Reply): Failure {
 }
 
 function saysFailure(body: Json | undefined): boolean {
-  const error = at(body, 'error');
-  const hasError =
-    typeof error === 'string' ? error !== '' : isObject(error) && Object.keys(error).length > 0;
-  return hasError || at(body, 'success') === false;
+  return hasError(at(body, 'error')) || at(body, 'success') === false;
 }
 
 function refusalUnder200(reply: Reply): Failure {

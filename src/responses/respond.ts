@@ -14,7 +14,7 @@ import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import {
   readCutDocument,
   readEvent,
-  readResponse,
+  readWholeDocument,
   refusedEnd,
   type ResponseEnd,
   type ResponseEvent,
@@ -157,8 +157,7 @@ async function readDocument(
   const json = tryParseJson(text);
   if (json === undefined && !complete) return readCutDocument(text, onText);
   if (!isObject(json)) return { kind: 'unreadable', excerpt: excerptOf(text, clean) };
-  const end = readResponse(json);
-  if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
+  const end = readWholeDocument(json, onText);
   return end.kind === 'cut' ? { ...end, why: `${end.why}: ${excerptOf(text, clean)}` } : end;
 }
 

@@ -1,5 +1,5 @@
 import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.ts';
-import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
+import { classify, hasError, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, parseCutJson, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
 /** How a response ended. Specification 4.5 does not define the format of a response. */
@@ -26,7 +26,7 @@ export function responsesExchange(body: JsonObject): Exchange {
 /** Interprets a complete response, from a document or from a stream's last event. Never throws. */
 export function readResponse(json: JsonObject): ResponseEnd {
   const { status } = json;
-  if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
+  if (hasError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
     return failedEnd(json, json);
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
   const { text, refusal } = outputOf(json);
@@ -44,6 +44,17 @@ export function readResponse(json: JsonObject): ResponseEnd {
 function messageSuffix(json: JsonObject): string {
   const message = messageIn(json);
   return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
+}
+
+/**
+ * Interprets a complete document.
+ * @param onText called with its text, if any: it was paid for, even if the response failed
+ */
+export function readWholeDocument(json: JsonObject, onText: (text: string) => void): ResponseEnd {
+  const end = readResponse(json);
+  const { text } = outputOf(json);
+  if (text !== '' && end.kind !== 'pending') onText(text);
+  return end;
 }
 
 // An incomplete escape at the end. The limit keeps the search from exhausting the stack.
@@ -77,6 +88,8 @@ export type ResponseEvent =
  */
 export function readEvent(name: string | undefined, data: string): ResponseEvent {
   const json = tryParseJson(data);
+  // Some relays send an error as plain text.
+  if (!isObject(json) && name === 'error') return { kind: 'end', end: failedEnd({ message: data.trim() }) };
   if (!isObject(json)) return { kind: 'other' };
   const type = textAt(json, 'type') ?? name ?? '';
   const place = JSON.stringify([at(json, 'output_index'), at(json, 'content_index'), at(json, 'item_id')]);
@@ -94,7 +107,7 @@ export function readEvent(name: string | undefined, data: string): ResponseEvent
     case 'error':
       return { kind: 'end', end: readTerminalEvent(type, json) };
     default:
-      return isError(json['error']) ? { kind: 'end', end: failedEnd(json) } : { kind: 'other' };
+      return hasError(json['error']) ? { kind: 'end', end: failedEnd(json) } : { kind: 'other' };
   }
 }
 
@@ -104,7 +117,7 @@ function readTerminalEvent(type: string, event: JsonObject): ResponseEnd {
   const response = isObject(member) ? member : undefined;
   if (type === 'response.incomplete') return incompleteEnd(response, outputOf(response).text);
   if (type !== 'response.completed')
-    return failedEnd(response && isError(response['error']) ? response : event, response);
+    return failedEnd(response && hasError(response['error']) ? response : event, response);
   if (response === undefined) return { kind: 'completed', text: '' };
   return readResponse({ ...response, status: response['status'] ?? 'completed' });
 }
@@ -133,10 +146,6 @@ function failedEnd(source: JsonObject, response?: JsonObject): ResponseEnd {
   const code = nativeCode === 'server_error' ? nativeCode : classify(`${nativeCode ?? ''} ${message}`, 200);
   const failure: Failure = { code: code === 'bad_reply' ? 'task_failed' : code, message, nativeCode };
   return { kind: 'failed', failure, response };
-}
-
-function isError(error: Json | undefined): boolean {
-  return (isObject(error) && Object.keys(error).length > 0) || (typeof error === 'string' && error !== '');
 }
 
 // Relays may send a string in place of a list. Client libraries add `output_text` at the top level, and some relays

@@ -43,13 +43,13 @@ describe('submit -o', () => {
     expect(gateway.submissions[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('reads the prompt from standard input for -, with and without --prompt', async () => {
-    for (const prompt of [['--prompt', '-'], ['-']])
+  it('reads the prompt from standard input for -, with and without --prompt, and if no prompt is given', async () => {
+    for (const prompt of [['--prompt', '-'], ['-'], []])
       await user.run([...submit.slice(0, -2), ...prompt], { stdin: 'a boat\n' });
-    expect(gateway.submissions.map(({ body }) => JSON.parse(body) as unknown)).toMatchObject([
-      { prompt: 'a boat' },
-      { prompt: 'a boat' },
-    ]);
+    await user.run(['video', 'c', 'submit', '-m', 'vendor-h3'], { stdin: 'a boat\n' });
+    expect(gateway.submissions.map(({ body }) => JSON.parse(body) as unknown)).toMatchObject(
+      Array.from({ length: 4 }, () => ({ prompt: 'a boat' })),
+    );
   });
 
   it('prints each request with -v, including the download and its redirects, but no secrets from query strings', async () => {

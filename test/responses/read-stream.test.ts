@@ -155,6 +155,8 @@ describe('a streamed response', () => {
       failure: { code: 'balance', nativeCode: 'insufficient_quota' },
     });
     expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
+    const plain = { kind: 'failed', failure: { message: 'upstream gone' } };
+    expect(read('event: error\ndata: upstream gone\n\n').end).toMatchObject(plain);
   });
 
   test('is reported as incomplete with the reason, and its text is kept, if the gateway reports that it is incomplete', () => {

@@ -75,6 +75,17 @@ test('mgw responses sends the key as Bearer, and reads the response', async () =
 });
 
 test.each([
+  [{ status: 'failed', error: { message: 'no' } }, 'failed', 'Hello'],
+  [{ status: 'incomplete', incomplete_details: { reason: 'content_filter' } }, 'failed', 'Hello'],
+  [{ status: 'paused' }, 'cut', 'Hello'],
+  [{ status: 'in_progress' }, 'pending', ''],
+])('mgw responses passes on the paid text of a document with %j', async (members, kind, text) => {
+  const { gateway, client } = nockGateway();
+  gateway.post('/v1/responses').reply(200, { ...whole, ...members });
+  expect(await call(client)).toMatchObject({ end: { kind }, text });
+});
+
+test.each([
   ['a document', JSON.stringify(whole), 'text/plain'],
   ['a document after white space', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],

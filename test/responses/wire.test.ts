@@ -56,6 +56,8 @@ describe('a response document', () => {
     [{ error: { message: 'no' } }, 'failed'],
     [{ error: 'no' }, 'failed'],
     [{ status: 'completed', error: {}, output: [message(text('Hi'))] }, 'completed'],
+    [{ status: 'completed', error: [], output: [message(text('Hi'))] }, 'completed'],
+    [{ status: 'completed', error: { code: '', message: null }, output: [] }, 'completed'],
     [{ status: 'completed', output: [message({ type: 'refusal', refusal: 'I cannot.' })] }, 'failed'],
     [{ status: 'incomplete', incomplete_details: null, output: [] }, 'incomplete'],
     [{ status: 'completed', output: 'Hi' }, 'completed'],

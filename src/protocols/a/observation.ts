@@ -1,5 +1,5 @@
 import type { Failure, Reply } from '../../exchange.ts';
-import { bodyOf, requestIdOf } from '../../http/failures.ts';
+import { bodyOf, hasError, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
 import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
@@ -54,13 +54,13 @@ function observe(reply: Reply, body: JsonObject, handle: string): Observation {
 }
 
 function readUnfinished({ done, error, response }: JsonObject): Outcome {
-  const earlyMembers = [isError(error) ? 'an error' : '', isObject(response) ? 'a response' : ''].filter(
+  const earlyMembers = [hasError(error) ? 'an error' : '', isObject(response) ? 'a response' : ''].filter(
     Boolean,
   );
   const invalidDone =
     done === undefined || typeof done === 'boolean' ? [] : ['a "done" that is neither true nor false'];
   const problems = [...earlyMembers, ...invalidDone].join(' and ');
-  const errorText = isError(error) ? ` (${messageOf(error)})` : '';
+  const errorText = hasError(error) ? ` (${messageOf(error)})` : '';
   const warning =
     problems === '' ? undefined : `The operation contains ${problems}, but is not done${errorText}.`;
   return { state: 'running', results: [], warning };
@@ -68,7 +68,7 @@ function readUnfinished({ done, error, response }: JsonObject): Outcome {
 
 function readFinished(reply: Reply, body: JsonObject): Outcome {
   const { error, response } = body;
-  if (isError(error)) {
+  if (hasError(error)) {
     const code = idAt(error, 'code') ?? textAt(error, 'status');
     return { state: 'failed', results: [], failure: taskFailure(reply, body, messageOf(error), code) };
   }
@@ -181,13 +181,6 @@ function addressSource(address: string): Source | undefined {
   if (/^https?:\/\//i.test(address) && URL.canParse(address))
     return { kind: 'url', url: address, key: 'own-site' };
   return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;
-}
-
-/** Whether an `error` has content. Relays written in Go send an empty `error` with a success. */
-export function isError(error: Json | undefined): boolean {
-  if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
-  const code = at(error, 'code') ?? 0;
-  return (code !== 0 && code !== '0' && code !== '') || textAt(error, 'message') !== undefined;
 }
 
 /** Returns the message of an operation's `error`, or its code's name if there is no message. */

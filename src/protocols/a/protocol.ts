@@ -9,9 +9,9 @@ import {
 import { textAt, type JsonObject, at, parseCutJson, type Json } from '../../json.ts';
 import type { Protocol, Quantity } from '../protocol.ts';
 import { flags, isRelativePath } from './flags.ts';
-import { inlineMedia, readQuery, isError, messageOf } from './observation.ts';
+import { inlineMedia, readQuery, messageOf } from './observation.ts';
 import { MgwError, usageError } from '../../errors.ts';
-import { bodyOf } from '../../http/failures.ts';
+import { bodyOf, hasError } from '../../http/failures.ts';
 import { isSuccess, judgeFailedSubmission, judgeUnreadableSubmission } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
@@ -121,7 +121,7 @@ function warningsIn(handle: string, answer: Json | undefined, model?: string): s
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
-    ...(isError(error)
+    ...(hasError(error)
       ? [`The gateway reported an error together with the operation: ${messageOf(error)}.`]
       : []),
     ...(fault === undefined ? [] : [`The operation's name ${fault}, so its result cannot be fetched.`]),

@@ -117,6 +117,7 @@ export const schema = z.union([schemas.official, schemas.selfHosted, schemas.oth
 export function check(body: JsonObject): Violation[] {
   return [
     ...checkShape(schemaOf(body), body, flags),
+    ...checkInput(body),
     ...checkReferences(body),
     ...counterparts.flatMap(([unified, native]) => checkPair(body, unified, native)),
   ];
@@ -130,6 +131,16 @@ const references = [
   'reference_audio_urls',
   'audios',
 ];
+
+const inputs = ['prompt', 'last_frame_image_url', 'reference_video_urls', ...references];
+
+// Returns a violation if a body for the official model has neither a prompt nor an asset. The specification does not
+// say whether this model requires a prompt (2.5), but a body without any input is a mistake that would be charged.
+function checkInput(body: JsonObject): Violation[] {
+  const hasInput = inputs.some((name) => hasValue(body[name]) && body[name] !== '');
+  if (familyOf(body) !== official || hasInput) return [];
+  return [violation(flags, 'prompt', undefined, 'text, unless there is an image or a reference')];
+}
 
 // Returns a violation if a body requests the multi-reference mode without a reference image or audio. The rule applies
 // only to self-hosted models.

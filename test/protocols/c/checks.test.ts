@@ -49,8 +49,13 @@ describe('a valid Protocol C body', () => {
     );
   });
 
-  it('needs no prompt for the official model', () => {
-    expect(broken({ model: official, image: url })).toEqual([]);
+  it('needs a prompt or an asset for the official model', () => {
+    for (const input of ['prompt', 'image', 'last_frame_image_url', 'input_reference'])
+      expect(broken({ model: official, [input]: url })).toEqual([]);
+    for (const body of [{}, { prompt: '' }, { images: [] }])
+      expect(message({ model: official, ...body })).toBe(
+        '--prompt: missing; needed: text, unless there is an image or a reference',
+      );
   });
 });
 
@@ -191,7 +196,7 @@ describe('the check of a body for a self-hosted model', () => {
       for (const asset of ['images', 'reference_image_urls', 'reference_audio_urls', 'audios'])
         expect(broken({ ...body, [asset]: [url] })).toEqual([]);
     }
-    expect(broken({ model: official, [name]: mode })).toEqual([]);
+    expect(broken({ model: official, prompt: 'x', [name]: mode })).toEqual([]);
   });
 });
 

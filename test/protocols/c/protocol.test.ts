@@ -190,7 +190,7 @@ describe("Protocol C's flags", () => {
     ['0', 0],
     ['-1', -1],
   ])('accept the duration %s, which the body check then refuses', (duration, number) => {
-    const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
+    const body = compose(c, { flags: { duration, model: 'vendor-h3', prompt: 'x' } });
     expect(body['duration']).toBe(number);
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
