@@ -11,7 +11,7 @@ import { expensesOf } from '../budget/spend.ts';
 import { MgwError } from '../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
 import { attemptClaim, jobOfReservation } from '../jobs/charge-outcome.ts';
-import { claimEarlierRetries, follow } from '../ledger/chain.ts';
+import { claimedSubmissions, claimEarlierRetries, follow, type NamedSubmission } from '../ledger/chain.ts';
 import { type Holder, holderText, names, readHolder } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
@@ -141,15 +141,9 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   // In a folder without claims, the first lookup rebuilds them from the folder's jobs. Look up a claim now, while the
   // target is empty, so that none are rebuilt.
   await to.claimed(names.after(''));
-  for (const id of (await from.ids()).reverse()) {
-    const job = await from.read(id);
-    if (job === undefined) continue;
-    if (await to.create(id, await eventsOf(job, from))) copied += 1;
-    for (let attempt = 1; attempt <= job.record.attempts + 1; attempt += 1)
-      await copyAttempt(names.attempt(id, attempt), from, to);
-    const submission = { key: job.key, fingerprint: job.record.fingerprint };
+  const copyChain = async (submission: NamedSubmission): Promise<void> => {
     const first = names.first(submission);
-    if (chains.has(first)) continue;
+    if (chains.has(first)) return;
     chains.add(first);
     const place = placesIn(to, first);
     await follow(from, submission, async ({ holder, claimState }) => {
@@ -162,8 +156,18 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
         await to.forbid(holder.job);
       return false;
     });
+  };
+  for (const id of (await from.ids()).reverse()) {
+    const job = await from.read(id);
+    if (job === undefined) continue;
+    if (await to.create(id, await eventsOf(job, from))) copied += 1;
+    for (let attempt = 1; attempt <= job.record.attempts + 1; attempt += 1)
+      await copyAttempt(names.attempt(id, attempt), from, to);
+    await copyChain({ key: job.key, fingerprint: job.record.fingerprint });
     await claimEarlierRetries(to, job, owner);
   }
+  // A damaged or lost record does not contain its job's names.
+  for await (const submission of claimedSubmissions(from)) await copyChain(submission);
   return copied;
 }
 

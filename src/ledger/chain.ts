@@ -5,6 +5,12 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
+/** The data that determines a submission's first name. */
+export interface NamedSubmission {
+  key?: string | undefined;
+  fingerprint: string;
+}
+
 /** A claim's job, or the reason for its absence. */
 export type FoundJob =
   | { job: Job; claimState: 'exists' }
@@ -30,7 +36,7 @@ export interface ChainEnd {
  */
 export async function follow(
   ledger: Ledger,
-  submission: { key?: string | undefined; fingerprint: string },
+  submission: NamedSubmission,
   isLast: (link: Link) => boolean | Promise<boolean>,
 ): Promise<ChainEnd | undefined> {
   let lastId: string | undefined;
@@ -54,6 +60,15 @@ function hasKey({ key: ownKey, record }: Job, key: string | undefined): boolean 
   return key === undefined || ownKey === key || record.fingerprint === lostFingerprint;
 }
 
+/** Returns the submissions that the claims name. Jobs whose records are damaged or lost have no other names. */
+export async function* claimedSubmissions(ledger: Ledger): AsyncGenerator<NamedSubmission> {
+  for (const name of await ledger.firstNames()) {
+    const holder = readHolder((await ledger.claimed(name)) ?? '');
+    if (name.startsWith('take.')) yield { fingerprint: name.slice('take.'.length) };
+    else if (holder) yield { key: name.slice('key.'.length), fingerprint: holder.fingerprint };
+  }
+}
+
 /** Returns the job with the given id, or the reason for its absence. */
 export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {
@@ -67,7 +82,7 @@ export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob>
 // Returns a holder for the submission's first job that was created after `last`.
 async function holderByJobs(
   ledger: Ledger,
-  { key, fingerprint }: { key?: string | undefined; fingerprint: string },
+  { key, fingerprint }: NamedSubmission,
   last = '',
 ): Promise<Holder | undefined> {
   for (const id of (await ledger.ids()).reverse()) {

@@ -1,4 +1,4 @@
-import { lstatSync } from 'node:fs';
+import { lstatSync, readdirSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
@@ -9,8 +9,8 @@ import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
 import { keepingFacts } from './kept-facts.ts';
 import type { IndexEntry } from './index-lines.ts';
-import { JobIndex, writeIndexed } from './index-log.ts';
-import { newJobId, names, claimFileName, isAttempt, type ClaimState } from './names.ts';
+import { entriesOf, JobIndex, writeIndexed } from './index-log.ts';
+import { newJobId, names, claimFileName, firstName, isAttempt, type ClaimState } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
@@ -50,6 +50,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
         return claims.claim(name, content);
       }),
     claimed: (name) => local(() => claims.claimed(name)),
+    firstNames: () => local(() => claims.firstNames()),
     confirm: (name) => local(() => claims.confirm(name)),
     isConfirmed: (name) => local(() => claims.isConfirmed(name)),
     lease: () => Promise.resolve({ owner: currentOwner(), assertLease: () => undefined }),
@@ -156,17 +157,6 @@ function* jobsIn(records: JobRecords): Iterable<Job> {
   }
 }
 
-// Returns all index entries for a job. A job without a record was removed.
-function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
-  if (job === undefined) return [{ kind: 'removed', value: '', id }];
-  const { handle, state, record } = job;
-  return [
-    { kind: 'fingerprint', value: record.fingerprint, id },
-    ...(handle === undefined ? [] : [{ kind: 'handle', value: handle, id } as const]),
-    ...(state === 'succeeded' ? [{ kind: 'succeeded', value: '', id } as const] : []),
-  ];
-}
-
 // Returns a function that makes the folders durable, to be called before the first claim. This is needed even for
 // existing folders, because the process that created them may have died before its sync. A command that claims nothing
 // does not wait for the sync.
@@ -227,6 +217,12 @@ class FileClaims {
   async claimed(name: string): Promise<string | undefined> {
     await this.#complete();
     return this.#contentOf(name);
+  }
+
+  /** See {@link Ledger.firstNames}. */
+  async firstNames(): Promise<string[]> {
+    await this.#complete();
+    return readdirSync(this.#folder).flatMap((fileName) => firstName(fileName) ?? []);
   }
 
   // A marker file shows that no claim is missing. Any number of processes may rebuild the claims concurrently.

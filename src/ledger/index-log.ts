@@ -2,6 +2,7 @@ import { readdirSync, statSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
+import type { Job } from '../job.ts';
 import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './names.ts';
@@ -14,6 +15,17 @@ export interface JobSource {
   ids: () => string[];
   /** Returns all index entries for a job. */
   entriesOf: (id: string) => IndexEntry[];
+}
+
+/** Returns all index entries for a job. A job without a record was removed. */
+export function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
+  if (job === undefined) return [{ kind: 'removed', value: '', id }];
+  const { handle, state, record } = job;
+  return [
+    { kind: 'fingerprint', value: record.fingerprint, id },
+    ...(handle === undefined ? [] : [{ kind: 'handle', value: handle, id } as const]),
+    ...(state === 'succeeded' ? [{ kind: 'succeeded', value: '', id } as const] : []),
+  ];
 }
 
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };

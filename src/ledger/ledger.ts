@@ -79,6 +79,8 @@ export interface Ledger {
   claim(name: string, content: string): Promise<string | undefined>;
   /** Returns a claim's content: '' if the claim is damaged, undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
+  /** Returns the claimed names with which chains of jobs begin, except names that are too long for a file name. */
+  firstNames(): Promise<string[]>;
   /**
    * Records that the work under a claim is about to begin. A power failure may lose this record. Callers must record
    * beforehand everything that must survive a power failure.

@@ -92,6 +92,16 @@ function parseOwner(value: unknown): Owner | undefined {
  */
 export type ClaimState = 'exists' | 'removed' | 'lost' | 'not-created';
 
+/** Returns the name in a claim's file name if a chain of jobs begins with that name. Does not return a long name. */
+export function firstName(fileName: string): string | undefined {
+  if (!/^(key\.|take\.(?!job_))/.test(fileName) || fileName.endsWith('.tmp')) return undefined;
+  try {
+    return decodeURIComponent(fileName);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Encodes a claim's name, which may be any string, as a file name that is valid in every file system. */
 export function claimFileName(name: string): string {
   const encoded = encodeURIComponent(name);

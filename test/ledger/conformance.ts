@@ -190,6 +190,9 @@ export function conformance(newPlace: () => Promise<Place>): void {
       ];
       for (const name of names) expect(await ledger.claim(name, name.slice(0, 6).trim())).toBeUndefined();
       for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
+      for (const name of ['take.f1', `take.${newJobId(now)}`, 'send.1']) await ledger.claim(name, 'one');
+      const firstNames = ['key.boat', ...names.slice(0, 4), 'take.f1'];
+      expect((await other.firstNames()).sort()).toEqual(firstNames.sort());
     });
 
     it('is won by exactly one of several processes', async () => {

@@ -5,7 +5,14 @@ import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { foldJob } from '../fold.ts';
 import { damagedJob, decodeEvents } from '../event-log.ts';
-import { jobIdPattern, newJobId, names as attemptNames, type ClaimState, claimFileName } from '../names.ts';
+import {
+  jobIdPattern,
+  newJobId,
+  names as attemptNames,
+  type ClaimState,
+  claimFileName,
+  firstName,
+} from '../names.ts';
 import type { Ledger } from '../ledger.ts';
 import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
@@ -192,7 +199,7 @@ function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
 }
 
-type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'>;
+type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed' | 'firstNames'>;
 
 /** Stores claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
@@ -226,6 +233,10 @@ function claimsIn(database: Database): ClaimMethods {
         if (holder !== undefined) return holder.token === request.token ? undefined : holder.content;
         // The statement does not see rows that were inserted while it ran, so try again.
       }
+    },
+    firstNames: async () => {
+      const rows = await database.query<{ name: string }>(`SELECT name FROM ${claims}`);
+      return rows.flatMap(({ name }) => firstName(name) ?? []);
     },
     // The database refuses `sending` from a process that was declared dead, so without that event nothing was sent.
     confirm: async () => {},
