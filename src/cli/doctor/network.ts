@@ -47,7 +47,11 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
     return ok('key', '');
   });
   if (key.status === 'fail') return [gateway, ...routeChecks, key];
-  return [gateway, ...routeChecks, ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context, settings))];
+  return [
+    gateway,
+    ...routeChecks,
+    ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context, settings)),
+  ];
 }
 
 async function checkRoute(url: URL, timeoutMs: number): Promise<Check[]> {
