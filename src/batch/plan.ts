@@ -131,7 +131,7 @@ class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
-  /** The line on which each id and request first appears. */
+  /** The line on which each id, of valid and invalid rows, and each request first appears. */
   readonly #ids = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
   /** The messages already reported. A wrong value in a matrix affects many rows but is reported once. */
@@ -186,7 +186,8 @@ class Planning {
   /** Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache. */
   async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
-    const namedRow = work && this.#withName(row, work, cacheKey);
+    const namedRow = work && (await this.#withName(row, work, cacheKey));
+    if (namedRow === undefined && row.id !== undefined) earlierLine(this.#ids, row.id, row.line);
     if (namedRow === undefined) return undefined;
     const planned = await this.#refuseOnError(row, () => this.#stateOf(namedRow));
     const retry = planned?.rowPath && planned.path;
@@ -214,27 +215,26 @@ class Planning {
     });
   }
 
-  async #refuseOnError<T>(row: Row, find: () => Promise<T>): Promise<T | undefined> {
+  // Runs a step of a row's plan. If it finds the row invalid, refuses the row, as a problem of `field` if that is given.
+  async #refuseOnError<T>(row: Row, find: () => T | Promise<T>, field?: string): Promise<T | undefined> {
     try {
       return await find();
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
-      this.refuse(problemsOf(row, error));
+      const problem = { line: row.line, field, message: messageOf(error) };
+      this.refuse(field === undefined ? problemsOf(row, error) : [problem]);
       return undefined;
     }
   }
 
-  #withName(row: Row, work: Work, cacheKey?: string): NamedRow | undefined {
-    try {
+  #withName(row: Row, work: Work, cacheKey?: string): Promise<NamedRow | undefined> {
+    const find = (): NamedRow | undefined => {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
       const fullRow = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
       return this.#isUnique(fullRow, row.line) ? { ...namedRow, cacheKey } : undefined;
-    } catch (error) {
-      if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
-      this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
-      return undefined;
-    }
+    };
+    return this.#refuseOnError(row, find, 'output');
   }
 
   #isUnique(row: Omit<DoneRow, 'take' | 'job' | 'version' | 'files'>, line: number): boolean {

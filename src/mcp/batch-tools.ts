@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError, toMgwError } from '../errors.ts';
+import { currencyOf } from '../flows/prices.ts';
 import { otherKeyError, resolveCommand } from '../jobs/errors.ts';
 import { listOf, printableLine } from '../printable.ts';
 import type { Allowance } from '../payment/reserve.ts';
@@ -238,13 +239,14 @@ async function status(request: BatchRequest, isStrict: boolean, tools: Tools): P
 async function confirm(
   { name, atMost, request, commandWords, manifest }: CheckedBatch,
   { context }: Call,
-  { confirmation, authority }: Tools,
+  { confirmation, authority, session }: Tools,
 ): Promise<ToolOutcome | undefined> {
   if (confirmation === undefined) return undefined;
   const { over } = confirmation;
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;
   const amount = atMost ?? 'unknown';
-  const message = `The batch ${name} may cost ${amount}, more than ${over}.`;
+  const currency = currencyOf(await session.settings());
+  const message = `The batch ${name} may cost ${amount} ${currency}, more than ${over} ${currency}.`;
   const command = ['mgw', 'batch', 'run', ...commandWords, ...(await authority.flags()), '--', manifest];
   return confirmation.ask({ tool: 'batch_run', key: name, request, amount }, message, command, context);
 }

@@ -86,12 +86,12 @@ async function confirm(
   if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
   const { over } = confirmation;
   const priced = priceOf(order, await session.settings());
-  const { cost, subject: what } = priced;
+  const { cost, subject: what, currency = 'credits' } = priced;
   if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(over)) <= 0) return undefined;
   await checkBudgets([priced], await authority.allowances());
   const amount = cost?.at_most ?? 'unknown';
   const request = hash('sha256', canonicalJson([order.protocol, order.body] as Json));
-  const message = `${what}: this may cost ${amount}, more than ${over}.`;
+  const message = `${what}: this may cost ${amount} ${currency}, more than ${over} ${currency}.`;
   const command = commandLine(tool, absoluteArgs, await authority.flags());
   return confirmation.ask({ tool, key, request, amount }, message, command, context);
 }

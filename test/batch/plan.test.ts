@@ -21,6 +21,8 @@ describe('a batch plan', () => {
       'e,z,vendor-h3-mini,5,a fox,',
       'f,tts,,,,',
       'g,c,vendor-h3-mini,5,a cow,{colour}.mp4',
+      'b,c,vendor-h3-mini,5,a hen,',
+      'a,c,vendor-h3-mini,5,a pig,',
     ].join('\n');
     const { code, stderr } = await scene.batch('plan', scene.file('bad.csv', text));
     expect(code).toBe(2);
@@ -33,6 +35,8 @@ describe('a batch plan', () => {
       ['7', expect.stringMatching(/^protocol: z is not allowed/)],
       ['8', expect.stringMatching(/^text or file is required/)],
       ['9', expect.stringMatching(/^output: no such placeholder: \{colour\}/)],
+      ['10', 'id: duplicate id "b" (also on line 3)'],
+      ['11', 'id: duplicate id "a" (also on line 2)'],
     ]);
     expect(scene.gateway.requests).toEqual([]);
   });

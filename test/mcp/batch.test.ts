@@ -288,6 +288,7 @@ test("an agent's batch above the --confirm-over amount is refused if the client 
   expect(await agent.call('batch_run', batch)).toMatchObject({
     ok: false,
     charged: 'no',
+    error: { message: expect.stringMatching(/may cost [\d.]+ credits, more than 0\.01 credits\./) as string },
     command: expect.arrayContaining([
       'env',
       'mgw',

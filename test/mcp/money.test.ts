@@ -31,7 +31,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     const conflict = { ok: false, charged: 'no', error: { code: 'conflict' } };
     expect(await agent.call('submit_video', { ...order, prompt: 'a ship' })).toMatchObject(conflict);
     expect(messages).toHaveLength(2);
-    expect(messages[0]).toContain('may cost 5');
+    expect(messages[0]).toContain('may cost 5 credits, more than 3 credits');
     expect(server.posts()).toBe(1);
   });
 });

@@ -22,9 +22,10 @@ export function checkNode(version: string = process.versions.node): Check {
 }
 
 /** Checks that the config file is readable and valid, and not readable by others. */
-export function checkConfigFile({ env }: Io): Promise<Check> {
-  return attempt('config', 'Correct the file, or move it away and run "mgw auth login".', async () => {
-    const file = configPath(env);
+export async function checkConfigFile({ env }: Io): Promise<Check> {
+  let file: string | undefined;
+  try {
+    file = configPath(env);
     const { profiles } = await readConfig(env);
     const folder = configFolder(env, thisHost()).path;
     if (process.platform !== 'win32' && (await othersMayWrite(folder)))
@@ -32,7 +33,17 @@ export function checkConfigFile({ env }: Io): Promise<Check> {
     const names = Object.keys(profiles);
     const description = names.length === 0 ? 'no profiles' : `profiles ${names.join(', ')}`;
     return ok('config', `${file}: ${description}`);
-  });
+  } catch (error) {
+    // The error already contains the variable or the command that fixes the problem.
+    const isExplained = file === undefined || toMgwError(error).next !== undefined;
+    return fail(
+      'config',
+      error,
+      isExplained
+        ? 'mgw does nothing until this is fixed.'
+        : 'Correct the file, or move it away and run "mgw auth login".',
+    );
+  }
 }
 
 async function othersMayWrite(folder: string): Promise<boolean> {

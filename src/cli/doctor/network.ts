@@ -33,7 +33,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   const deadline = await context.deadline();
   if (settings.sandbox.value) {
     const gateway = ok('gateway', 'the sandbox: offline and free of charge');
-    return [gateway, ...(await checkKey(context))];
+    return [gateway, ...(await checkKey(context, settings))];
   }
   const gateway = await attempt('gateway', 'To set the gateway: mgw auth login --base-url https://…', () => {
     const url = requireBaseUrl(settings);
@@ -48,7 +48,11 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
     return ok('key', '');
   });
   if (key.status === 'fail') return [gateway, ...routeChecks, key];
-  return [gateway, ...routeChecks, ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context))];
+  return [
+    gateway,
+    ...routeChecks,
+    ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context, settings)),
+  ];
 }
 
 async function checkRoute(url: URL, timeoutMs: number): Promise<Check[]> {
@@ -108,7 +112,7 @@ function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, dura
   );
 }
 
-async function checkKey(context: Context): Promise<Check[]> {
+async function checkKey(context: Context, { key }: Settings): Promise<Check[]> {
   let reply: Reply;
   try {
     const client = await context.client();
@@ -119,17 +123,19 @@ async function checkKey(context: Context): Promise<Check[]> {
   }
   // The gateway's error may quote the refused key.
   const hide = redactor([(await context.gateway()).key]);
-  return [judgeListing(reply, hide), checkClock(reply, context.clock.now())];
+  // A variable takes precedence over a stored key.
+  const keyHint =
+    key?.source === 'env'
+      ? `Correct the key in ${key.name ?? 'the environment'}.`
+      : 'To store a different key: mgw auth login';
+  return [judgeListing(reply, hide, keyHint), checkClock(reply, context.clock.now())];
 }
 
-function judgeListing(reply: Reply, hide: (text: string) => string): Check {
+function judgeListing(reply: Reply, hide: (text: string) => string, keyHint: string): Check {
   const listing = readModels(reply);
   if ('failure' in listing) {
     const { code, message, requestId } = listing.failure;
-    const hint =
-      code === 'auth'
-        ? 'To store a different key: mgw auth login'
-        : 'The message is the response to GET /v1/models.';
+    const hint = code === 'auth' ? keyHint : 'The message is the response to GET /v1/models.';
     const next = code === 'not_found' ? ['mgw', 'auth', 'login'] : undefined;
     return fail('key', new MgwError(code, hide(message), { requestId, next }), hint);
   }

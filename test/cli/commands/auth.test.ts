@@ -183,9 +183,15 @@ describe('auth status', () => {
   });
 
   it('reports a refused key or a gateway that does not respond', async () => {
-    const gateway = await gatewayThat(says({ error: { message: 'Invalid token' } }, 401));
-    const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
+    const invalid = says({ error: { message: 'Invalid token' } }, 401);
+    const gateway = await gatewayThat(invalid, invalid);
+    const user = userHere(gateway.url);
+    await user.run(['auth', 'login', '--no-verify'], { stdin: canaryKey });
+    const refused = await user.run(['auth', 'status', '--json']);
     expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
+    expect(refused.json.error.next).toBeUndefined();
+    const stored = await user.run(['auth', 'status', '--json'], { env: { MGW_API_KEY: undefined } });
+    expect(stored.json.error.next).toEqual(['mgw', 'auth', 'login']);
     const silent = await userHere(`http://127.0.0.1:${await closedPort()}`).run(['auth', 'status']);
     expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +unknown/)]);
   });

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -60,11 +60,16 @@ describe('doctor', () => {
   it('exits with 3 if the key is refused, and does not print the key', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
     const url = await gateway(401, body);
-    const { result, checks } = await examine(userHere(url), ['--base-url', url]);
+    const user = userHere(url);
+    const { result, checks } = await examine(user, ['--base-url', url]);
     expect(result.code).toBe(3);
     expect(result.json.error.code).toBe('auth');
     expect(checks['key']).toMatchObject({ status: 'fail', detail: 'Invalid token [redacted]' });
-    expect(checks['key']?.hint).toContain(`mgw --base-url ${url} auth login`);
+    expect(checks['key']?.hint).toBe('Correct the key in MGW_API_KEY.');
+    delete user.env['MGW_API_KEY'];
+    await user.run(['auth', 'login', '--no-verify'], { stdin: canaryKey });
+    const stored = await examine(user, ['--base-url', url]);
+    expect(stored.checks['key']?.hint).toContain(`mgw --base-url ${url} auth login`);
   });
 
   it('exits with 4 if the base URL is probably wrong, and suggests the command that sets it', async () => {
@@ -103,6 +108,15 @@ describe('doctor', () => {
     const broken = await examine(user);
     expect(broken.result.code).toBe(2);
     expect(broken.checks['config']?.detail).toContain('not JSON');
+    expect(broken.checks['config']?.hint).toContain('Correct the file');
+    // These errors are not about the file's content, and say what to do.
+    chmodSync(join(user.cwd, 'config', 'config.json'), 0o644);
+    writeFileSync(join(user.cwd, 'config', 'config.json'), '{"profiles":{"default":{"api_key":"k"}}}');
+    for (const each of [user, userHere(url, { MGW_CONFIG_DIR: 'relative' })])
+      expect((await examine(each)).checks['config']).toMatchObject({
+        status: 'fail',
+        hint: 'mgw does nothing until this is fixed.',
+      });
   });
 
   it('exits with 10 immediately if the state folder cannot be written', async () => {

@@ -75,10 +75,11 @@ async function showStatus(context: Context): Promise<Outcome> {
     config_file: file,
   };
   const error = account.error ?? baseUrlProblem ?? models.error;
+  const storesKey = models.error?.code === 'auth' && key?.source === 'profile';
   return {
     json: { auth },
     text: table(['what', 'value', 'from'], rows, columnsOf(context.io.stdout)),
-    error,
+    error: storesKey ? error?.with({ next: ['mgw', 'auth', 'login'] }) : error,
   };
 }
 
