@@ -194,13 +194,13 @@ it('a lost job that may have been paid for remains lost', async () => {
 it('a job whose record is damaged keeps the key that only its claim contains, and a lost job remains lost', async () => {
   const [from, to] = await ledgers();
   const lost = newJobId(now - 5);
-  await from.create(next, [undefined, accepted]);
-  await claimFor(from, 'key.boat', next);
+  await from.create(nextId, [undefined, accepted]);
+  await claimFor(from, 'key.boat', nextId);
   await claimFor(from, 'key.sea', lost);
   await from.claim(names.attempt(lost, 1), JSON.stringify(owner));
   expect([await copyJobs(from, to), await copyJobs(from, to)]).toEqual([1, 0]);
   for (const name of ['key.boat', 'key.sea']) expect(await to.claimed(name)).toBe(await from.claimed(name));
-  expect([await to.claimState(next), await to.claimState(lost)]).toEqual(['exists', 'lost']);
+  expect([await to.claimState(nextId), await to.claimState(lost)]).toEqual(['exists', 'lost']);
 });
 
 it('a job can be copied even if the name of its command is damaged in the target', async () => {
