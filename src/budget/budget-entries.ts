@@ -15,9 +15,8 @@ import type { BudgetKind, Per } from './budget.ts';
 /** Reads a budget's file. @throws MgwError('local_io') if one of its lines is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   const reservations = new Reservations();
-  for (const line of (await readFile(path, 'utf8')).split('\n')) {
-    const event = decodeBudgetLine(line);
-    if (event === 'torn') continue;
+  const events = (await readFile(path, 'utf8')).split('\n').map(decodeBudgetLine);
+  for (const event of events.filter((each) => each !== 'torn')) {
     if (event === 'damaged') throw damagedError(path);
     reservations.apply(event);
   }

@@ -2,7 +2,13 @@ import { createHash } from 'node:crypto';
 import { join, dirname } from 'node:path';
 import type { Decimal } from '../decimal.ts';
 import { MgwError, messageOf } from '../errors.ts';
-import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
+import {
+  type BudgetEvent,
+  decodeBudgetLine,
+  encodeBudgetEvent,
+  type RecordedBudgetEvent,
+  Reservations,
+} from './reservations.ts';
 import type { Budget, BudgetKind, Charge, Decision, Limit, OutcomeOf, BudgetState } from './budget.ts';
 import { constants } from 'node:fs';
 import { open, stat, type FileHandle } from 'node:fs/promises';
@@ -134,13 +140,12 @@ export class FileBudget implements Budget {
     for await (const text of this.#options.log.read()) {
       const lines = (this.#partialLine + text).split('\n');
       this.#partialLine = lines.pop() ?? '';
-      for (const line of lines) this.#applyLine(line);
+      const events = lines.map(decodeBudgetLine);
+      for (const event of events.filter((each) => each !== 'torn')) this.#apply(event);
     }
   }
 
-  #applyLine(line: string): void {
-    const event = decodeBudgetLine(line);
-    if (event === 'torn') return;
+  #apply(event: RecordedBudgetEvent | 'damaged'): void {
     if (event === 'damaged') {
       // The damaged line may have been a valid reservation.
       this.#damage = damagedError(this.#options.path);
@@ -275,7 +280,7 @@ class FileLog implements BudgetLog {
     // Read the offset before the file's size, because a concurrent read may advance the offset beyond that size.
     const readOffset = this.#offset;
     const [opened, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
-    if (opened.ino !== current.ino || opened.dev !== current.dev || opened.size < readOffset)
+    if (opened.ino !== current.ino || opened.size < readOffset)
       throw new Error('the file was replaced or truncated while in use');
   }
 }

@@ -87,9 +87,7 @@ export class PostgresBudget implements Budget {
     this.#isCreated = false;
   }
 
-  close(): Promise<void> {
-    return Promise.resolve();
-  }
+  async close(): Promise<void> {}
 
   /** Returns the budget's state, with `requestedLimit` or else with the recorded limit. */
   async state(requestedLimit?: Limit): Promise<BudgetState> {
@@ -182,15 +180,15 @@ export class PostgresBudget implements Budget {
 
   // Returns whether an amount was released or replaced.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
-    let isReleased = false;
+    const outcomes = [];
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
       if (typeof outcome === 'object') await this.keep(reservation.id, outcome);
-      isReleased ||= outcome === 'none' || typeof outcome === 'object';
+      outcomes.push(outcome);
     }
-    return isReleased;
+    return outcomes.some((outcome) => outcome === 'none' || typeof outcome === 'object');
   }
 
   async #open(): Promise<Reservation[]> {

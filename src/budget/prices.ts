@@ -250,9 +250,9 @@ function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Ra
 }
 
 // Returns undefined for 0, because the gateway may replace 0 with a default.
-function positiveDecimal(count: number | undefined): Decimal | undefined {
+function positiveDecimal(count = 0): Decimal | undefined {
   try {
-    return count === undefined || count === 0 ? undefined : parseDecimal(String(count));
+    return count === 0 ? undefined : parseDecimal(String(count));
   } catch {
     return undefined;
   }

@@ -17,7 +17,8 @@ export type BudgetEvent =
   | { type: 'keep'; id: string; amount?: Decimal }
   | { type: 'release'; id: string };
 
-type RecordedBudgetEvent = BudgetEvent & { at: string };
+/** A line with its time. */
+export type RecordedBudgetEvent = BudgetEvent & { at: string };
 
 interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
@@ -161,11 +162,10 @@ function withPidLast({ pid, ...others }: Owner): object {
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
-  const json = objectOfLine(line, version);
-  return (json && parseEvent(json)) ?? 'damaged';
+  return parseEvent(objectOfLine(line, version)) ?? 'damaged';
 }
 
-function parseEvent(json: JsonObject): RecordedBudgetEvent | undefined {
+function parseEvent(json: JsonObject = {}): RecordedBudgetEvent | undefined {
   const text = (name: string): string => textAt(json, name) ?? '';
   const at = text('at');
   switch (text('type')) {

@@ -1,14 +1,13 @@
 import { maxTimerMs } from '../clock.ts';
-import { messageOf, MgwError, toMgwError, usageError } from '../errors.ts';
+import { exitCodes, messageOf, MgwError, toMgwError, usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { createClient } from '../http/client.ts';
 import { follow } from '../http/download/follow.ts';
 import { asSentence } from '../http/failures.ts';
-import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { maxAssetBytes } from '../protocols/flag.ts';
-import { type AssetKind, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
+import { type AssetKind, assetsIn, isStoredName, type Protocol } from '../protocols/protocol.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
 import type { Session } from './session.ts';
@@ -48,14 +47,14 @@ export async function checkUploads(
   session: Session,
   protocol: Protocol,
   body: JsonObject,
-  store: Store,
+  store: Store | undefined,
   urls: ReadonlyMap<string, string>,
   labels?: ReadonlyMap<string, string>,
 ): Promise<void> {
   const uploads = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
   const describeUpload = ({ value }: Asset): Promise<AssetDescription> => {
     // The store names a frame by the hash of the frame's bytes, not by this name, so request the frame's URL.
-    if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
+    if (store?.describe !== undefined && !value.includes('#')) return store.describe(value);
     return describe(session, urls.get(value) ?? '');
   };
   await checkAll(uploads, describeUpload, labels);
@@ -67,13 +66,12 @@ interface Asset {
 }
 
 function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
-  const assets: Asset[] = [];
-  for (const field of protocol.assetFields ?? [])
-    withAssets({ ...protocol, assetFields: [field] }, body, (value) => {
-      assets.push({ value, kind: kindOf(field, value) });
-      return value;
-    });
-  return assets;
+  return (protocol.assetFields ?? []).flatMap((field) =>
+    assetsIn({ ...protocol, assetFields: [field] }, body).map((value) => ({
+      value,
+      kind: kindOf(field, value),
+    })),
+  );
 }
 
 // Protocol B lists assets of every kind in one field, so the file name determines the kind.
@@ -94,7 +92,10 @@ async function checkAll(
       (described) => problemOf(asset, described),
       (error: unknown) => {
         const assetError = toMgwError(error);
-        if (/^(store|internal|unreachable)$/.test(assetError.code) || assetError.exitCode > 128)
+        if (
+          /^(store|internal|unreachable)$/.test(assetError.code) ||
+          assetError.exitCode >= exitCodes.interrupted
+        )
           throw assetError;
         return assetError.message;
       },
@@ -147,7 +148,6 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     soft.throwIfAborted();
     const lateText = 'The assets could not be checked within --timeout. Nothing was sent.';
     if (deadline.remainingMs() === 0) throw new MgwError('unreachable', lateText, { retry: 'safe' });
-    if (!(error instanceof TransportError || error instanceof MgwError)) throw error;
     const reason = timeout.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
     throw usageError(`it cannot be fetched from here: ${asSentence(reason)}`);
   });

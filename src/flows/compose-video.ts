@@ -92,8 +92,7 @@ export async function composeVideo(
   const userBody = protocol.normalise(compose(protocol, input));
   const configured = settings.defaultsFor(protocol.name, protocol.modelOf(userBody));
   const defaults = checkFlagNames(protocol, parts.defaults ?? configured);
-  const hasDefaults = Object.keys(defaults).length > 0;
-  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : userBody;
+  const composed = protocol.normalise(compose(protocol, { ...input, defaults }));
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const checkViolations = (violations: Violation[], checkedBody: JsonObject): void =>
@@ -154,8 +153,7 @@ async function orFault(
 
 async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
   const { flags, readLocalFile: read, inputs, dryRun } = parts;
-  if (read === undefined)
-    return { flags, files: new Map(), labels: new Map(), findVideos: () => Promise.resolve() };
+  if (read === undefined) return { flags, files: new Map(), labels: new Map(), findVideos: async () => {} };
   return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), dryRun !== true);
 }
 

@@ -190,7 +190,7 @@ async function videoOf(session: Session, job: Job, part: Part, canFetch = true):
       ['mgw', 'jobs', 'fetch', job.id, ...(path === undefined ? ['-o', `${job.id}.mp4`] : [])],
     );
   const filePath = numberedPath(path, index - 1, count);
-  if (!isObjectUrl(path) && existsSync(filePath))
+  if (existsSync(filePath))
     throw new MgwError(
       'local_io',
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,

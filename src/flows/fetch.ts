@@ -166,7 +166,7 @@ export async function deliverFound(
       checkReceipts((await runDeps.ledger.read(existing.id)) ?? existing, files, runDeps.note);
     return files;
   }).catch(async (error: unknown) => {
-    if (error instanceof MgwError && error.handle !== undefined) throw error;
+    if (toMgwError(error).handle !== undefined) throw error;
     // Another command may have removed the job before this run began, or later with --force.
     const jobState = await deps.ledger.claimState(job.id).catch(() => undefined);
     throw jobState === 'removed' ? noSuchJob(job.id) : error;
@@ -185,7 +185,7 @@ async function deliveredSpeech(job: Job): Promise<Delivered> {
   const { speechProblem } = await import('../speech/earlier-run.ts');
   const problem = speechProblem(job);
   if (problem !== undefined) throw problem.with({ job });
-  return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
+  return { job, files: [], isResumed: true, delivered: async () => {} };
 }
 
 async function savedSpeech(

@@ -20,7 +20,7 @@ export async function openSandbox(
     return startSandbox({ stateDir, paceMs, limits: limitsOf(settings), redact, unref: true });
   }
   const { defaultKey } = await import('../sandbox/auth.ts');
-  return { url, key: defaultKey, close: () => Promise.resolve() };
+  return { url, key: defaultKey, close: async () => {} };
 }
 
 /** Returns the sandbox account's limits. Flags take precedence over settings. */
@@ -42,12 +42,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   try {
     return await server.startSandbox(options);
   } catch (error) {
-    throw toReadableError(error, options);
+    throw toReadableError(error as Error, options);
   }
 }
 
-function toReadableError(error: unknown, { port, stateDir }: SandboxOptions): unknown {
-  if (!(error instanceof Error)) return error;
+function toReadableError(error: Error, { port, stateDir }: SandboxOptions): Error {
   const { name, message } = error;
   if (name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
   if (name === 'KeySyntaxError') return usageError(`--key: ${message}`);

@@ -1,6 +1,6 @@
 import type { Settings } from '../config/resolve.ts';
 import { add, formatDecimal, parseDecimal } from '../decimal.ts';
-import { messageOf, usageError, MgwError } from '../errors.ts';
+import { messageOf, usageError, MgwError, toMgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job, type JobState } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
@@ -113,7 +113,7 @@ function isPossible(how: Resolution['how'], { protocol, record, request }: Job):
 }
 
 function withoutFiles(job: Job): Delivered {
-  return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
+  return { job, files: [], isResumed: true, delivered: async () => {} };
 }
 
 function flagsOf(resolution: Resolution): string[] {
@@ -185,9 +185,10 @@ async function submitAgain(
   await order.checkBeforePaying?.();
   // If a file is no longer in the store, the job must remain in doubt.
   await upload?.().catch((error: unknown) => {
-    if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
+    const failure = toMgwError(error);
+    if (failure.code !== 'usage') throw error;
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
-    throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
+    throw failure.with({ next, job }, `${failure.message} First resolve the job with --not-created.`);
   });
   return payAndDeliver(order, video, submission, deps, hooks, (began) => beginAgain(job, deps, began));
 }
@@ -215,9 +216,9 @@ function withBudgetFlags(
   typed: string | undefined,
   { budget: chosen }: Pick<Settings, 'budget'>,
 ): MgwError {
-  const { name = '', limit: low, exceeded_by: excess } = error.budget ?? {};
+  const { name = '', limit: low = '0', exceeded_by: excess } = error.budget ?? {};
   const isOwn = recordedBudget(name).kind !== 'standing';
-  if (isOwn && typed === undefined && low !== undefined && excess !== undefined)
+  if (isOwn && typed === undefined && excess !== undefined)
     return error.with({ lacks: ['--budget', formatDecimal(add(parseDecimal(low), parseDecimal(excess)))] });
   const budgetName = chosen.source === 'flag' ? undefined : standing.find((each) => each !== chosen.value);
   return error.next === undefined

@@ -96,8 +96,8 @@ type JobRecord = [id: string, events: Awaited<ReturnType<Ledger['events']>>];
 
 async function* recordsIn(ledger: Ledger): AsyncGenerator<JobRecord> {
   const ids = await ledger.ids();
-  for (let start = 0; start < ids.length; start += maxAtOnce) {
-    const batch = ids.slice(start, start + maxAtOnce);
+  while (ids.length > 0) {
+    const batch = ids.splice(0, maxAtOnce);
     yield* await Promise.all(batch.map(async (id): Promise<JobRecord> => [id, await ledger.events(id)]));
   }
 }
@@ -163,8 +163,10 @@ export async function* disputedFiles(
 
 // Returns the request id of the last response that was recorded before the task was accepted.
 function requestIdIn(events: readonly (RecordedEvent | undefined)[]): string | undefined {
-  const acceptedIndex = events.findIndex((event) => event?.type === 'accepted');
-  const earlierEvents = acceptedIndex < 0 ? events : events.slice(0, acceptedIndex);
-  const replyEvent = earlierEvents.findLast((event) => event?.type === 'reply');
-  return replyEvent && requestIdOf(replyEvent.reply);
+  let requestId: string | undefined;
+  for (const event of events) {
+    if (event?.type === 'accepted') break;
+    if (event?.type === 'reply') requestId = requestIdOf(event.reply);
+  }
+  return requestId;
 }

@@ -4,7 +4,14 @@ import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { type FlagValue, longName } from '../protocols/compose.ts';
 import { assetKind, deniedAsset } from '../protocols/flag.ts';
-import { isEarlierJob, isLocalPath, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
+import {
+  assetsIn,
+  isEarlierJob,
+  isLocalPath,
+  isStoredName,
+  withAssets,
+  type Protocol,
+} from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
 import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
@@ -144,7 +151,7 @@ export function uploadFor(
       const store = await session.store();
       for (const name of names) urls.set(name, await urlOf(store, name, files));
       await noteReachProblems(session, [...urls.values()]);
-      if (checkAssets && store !== undefined)
+      if (checkAssets)
         await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls, labels);
     }
     const bodyWithUrls = withAssets(protocol, body, (value) => urls.get(value) ?? value);
@@ -153,12 +160,7 @@ export function uploadFor(
 }
 
 function storedAssets(protocol: Protocol, body: JsonObject): Set<string> {
-  const names = new Set<string>();
-  withAssets(protocol, body, (value) => {
-    if (isStoredName(value)) names.add(value);
-    return value;
-  });
-  return names;
+  return new Set(assetsIn(protocol, body).filter(isStoredName));
 }
 
 /**

@@ -200,7 +200,7 @@ export async function findEarlier(
       : await uncertainRuns(job, order, isNewest, aliveOwners, deps.ledger);
     if (uncertain !== undefined) return { uncertain, newClaim, deliveredBefore };
     const isPaid = isSameVariant && (job.handle !== undefined || isRunning(job));
-    if (isPaid || (order.fresh && shownState(job) === 'unknown')) secondTakeOf ??= job;
+    if (isPaid || shownState(job) === 'unknown') secondTakeOf ??= job;
   }
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }
@@ -228,11 +228,12 @@ async function findTakes(
   if (isDamaged && !fresh) throw lostClaim(chainEnd.name);
   for (const id of await ledger.lookup('fingerprint', fingerprint))
     if (!links.has(id)) links.set(id, await findJobById(ledger, id));
-  const sortedLinks = [...links].sort(([one], [other]) => (one > other ? -1 : 1));
-  const jobs = sortedLinks.flatMap(([, { job }]) =>
-    job !== undefined && matchesFingerprint(job, fingerprint) ? [job] : [],
-  );
-  const lostId = sortedLinks.find(([, { claimState }]) => claimState === 'lost')?.[0];
+  const ids = [...links.keys()].sort().reverse();
+  const jobs = ids.flatMap((id) => {
+    const job = links.get(id)?.job;
+    return job !== undefined && matchesFingerprint(job, fingerprint) ? [job] : [];
+  });
+  const lostId = ids.find((id) => links.get(id)?.claimState === 'lost');
   // The new job does not claim a name: later searches treat the job as the holder of the damaged claim.
   if (isDamaged) return { jobs, lostId, newClaim: {} };
   return { jobs, lostId, newClaim: unusedClaim ?? { name: chainEnd?.name ?? '' } };

@@ -102,7 +102,6 @@ export async function appendFile(
 // Whether the appended text continues a torn line. After this process had checked the end of the file, another process
 // may have appended a line that a full disk cut short.
 function continuesLine(file: number, from: number, to: number, text: string): boolean {
-  if (to - from <= Buffer.byteLength(text)) return false;
   const appended = Buffer.alloc(to - from);
   readSync(file, appended, 0, appended.length, from);
   const start = appended.indexOf(text);

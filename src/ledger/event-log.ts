@@ -65,8 +65,7 @@ export function textOfLine(line: string): string | undefined {
 
 /** Returns the object of a line with a checksum; undefined if the checksum or the version `v` is wrong. */
 export function objectOfLine(line: string, version: number): JsonObject | undefined {
-  const text = textOfLine(line);
-  const value = text === undefined ? undefined : tryParse(text);
+  const value = tryParse(textOfLine(line) ?? '');
   return isObject(value) && value['v'] === version ? value : undefined;
 }
 

@@ -2,7 +2,7 @@ import { lstatSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { messageOf, MgwError, systemCode } from '../errors.ts';
+import { messageOf, MgwError, systemCode, toMgwError } from '../errors.ts';
 import { checkOwnFolder, isFolder, makeOwnFolder, syncFolder } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
 import { enrolAll } from './chain.ts';
@@ -55,7 +55,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     lease: () => Promise.resolve({ owner: currentOwner(), assertLease: () => undefined }),
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
     uncertainLease: () => Promise.resolve(undefined),
-    close: () => Promise.resolve(),
+    close: async () => {},
   };
 }
 
@@ -194,7 +194,7 @@ async function inFolder<T>(action: () => Promise<T> | T, stateDir: string): Prom
   } catch (error) {
     throw new MgwError('local_io', `The state folder ${stateDir} cannot be used: ${messageOf(error)}`, {
       retry: 'safe',
-      next: error instanceof MgwError ? error.next : undefined,
+      next: toMgwError(error).next,
       cause: error,
     });
   }
@@ -280,12 +280,12 @@ class FileClaims {
   // Without hard links, a claim may be visible before its content, so an empty claim less than 2 s old is read again.
   async #textOf(name: string): Promise<string | undefined> {
     const path = this.#pathOf(name);
-    for (let lookCount = 0; ; lookCount += 1) {
+    for (;;) {
       const record = readTail(path, () => 0);
       if (record === undefined) return undefined;
       const text = record.tail.toString('utf8');
       const isOld = Math.abs(Date.now() - record.stat.mtimeMs) > 2000;
-      if (text !== '' || isOld || lookCount === 10) return text;
+      if (text !== '' || isOld) return text;
       await delay(50);
     }
   }

@@ -62,7 +62,7 @@ function sumOf(view: DataView, at: number): number {
 }
 
 function isValidLine(view: DataView, at: number): boolean {
-  return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
+  return view.getInt32(at, true) === sumOf(view, at);
 }
 
 // Compares the ids in two lines. Returns a number below 0 if the first id is lower, and 0 if the ids are equal.
@@ -113,9 +113,13 @@ export class IndexLines {
   clear(): void {
     this.#length = this.#checkedLength = this.#count = this.#tableCount = 0;
     // Use a new buffer, because lists of ids returned earlier still read the old one.
-    this.#buffer = Buffer.alloc(0);
-    this.#view = viewOf(this.#buffer);
+    this.#useBuffer(Buffer.alloc(0));
     this.#table.clear();
+  }
+
+  #useBuffer(buffer: Buffer<ArrayBuffer>): void {
+    this.#buffer = buffer;
+    this.#view = viewOf(buffer);
   }
 
   /** Returns free space for the given number of bytes. After writing to that space, call {@link add}. */
@@ -124,8 +128,7 @@ export class IndexLines {
     if (length > this.#buffer.length) {
       const larger = Buffer.allocUnsafeSlow(Math.max(length + 65_536, 2 * this.#length));
       this.#buffer.copy(larger, 0, 0, this.#length);
-      this.#buffer = larger;
-      this.#view = viewOf(larger);
+      this.#useBuffer(larger);
       const offsets = new Uint32Array(Math.floor(larger.length / lineLength));
       offsets.set(this.#starts);
       this.#offsets = offsets;
@@ -168,8 +171,7 @@ export class IndexLines {
   ids(outcomes?: IndexLines): Ids {
     const addedStarts: number[] = [];
     const removed = new Set<string>();
-    for (let n = this.#count - 1; n >= 0; n -= 1) {
-      const start = this.#offsets[n] ?? 0;
+    for (const start of this.#starts.toReversed()) {
       const mark = this.#buffer[start + kindAt];
       if (mark === removedMark) removed.add(this.#idAt(start));
       if (mark !== fingerprintMark || (removed.size > 0 && removed.has(this.#idAt(start)))) continue;
@@ -227,12 +229,9 @@ export class IndexLines {
   }
 
   #excludeSucceeded(outcomes: IndexLines, sortedStarts: readonly number[]): number[] {
-    const lines: number[] = [];
-    for (let n = outcomes.#count - 1; n >= 0; n -= 1) {
-      const start = outcomes.#offsets[n] ?? 0;
-      if (outcomes.#buffer[start + kindAt] === succeededMark) lines.push(start);
-    }
-    const succeeded = outcomes.#sorted(lines);
+    const lines = outcomes.#starts.toReversed();
+    const isSuccess = (start: number): boolean => outcomes.#buffer[start + kindAt] === succeededMark;
+    const succeeded = outcomes.#sorted([...lines.filter(isSuccess)]);
     let next = 0;
     const orderOfNext = (start: number): number =>
       compareIds(outcomes.#view, succeeded[next] ?? 0, this.#view, start);

@@ -136,7 +136,7 @@ class IndexLog {
 
   // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write.
   async #writeQueued(): Promise<Stats> {
-    await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
+    await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
     const lines = this.#queue.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
@@ -157,8 +157,7 @@ class IndexLog {
   /** Adds a job's lines that are missing from the log. */
   async restore(id: string): Promise<void> {
     await this.completeLines();
-    const missing = this.#missing([id]);
-    if (missing.length > 0) await this.add(missing);
+    for (const entry of this.#missing([id])) await this.add([entry]);
   }
 
   #missing(ids: readonly string[]): IndexEntry[] {
@@ -209,23 +208,16 @@ class IndexLog {
     );
     this.#refresh();
     const missing = this.#missing(this.#jobs.ids());
-    // A log with an empty count would be treated as lost, so add a line.
-    if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
-      missing.push(filler);
+    // A log with an empty count would be treated as lost, so always add a line.
+    missing.push(filler);
     // Count all lines before writing the first one. If the process dies in between, the index is known to be
     // incomplete.
     await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });
-    for (let start = 0; start < missing.length; start += maxLinesPerWrite)
-      await appendFile(
-        this.#path,
-        missing
-          .slice(start, start + maxLinesPerWrite)
-          .map(indexLine)
-          .join(''),
-      );
+    while (missing.length > 0)
+      await appendFile(this.#path, missing.splice(0, maxLinesPerWrite).map(indexLine).join(''));
     this.#refresh();
     const lineDeficit = sizeOf(this.#countPath) - this.#lines.count;
-    if (lineDeficit > 0) await appendFile(this.#path, indexLine(filler).repeat(lineDeficit));
+    await appendFile(this.#path, indexLine(filler).repeat(Math.max(0, lineDeficit)));
   }
 }
 

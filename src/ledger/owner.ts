@@ -6,15 +6,14 @@ import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
 // of an earlier process. Each thread has its own value, which all copies of mgw in the thread share.
-let threadInstance: string | undefined;
 const instanceKey = Symbol.for('mgw.instance');
 
 function instance(): string {
-  if (threadInstance !== undefined) return threadInstance;
   const shared: unknown = Reflect.get(globalThis, instanceKey);
-  threadInstance = typeof shared === 'string' ? shared : randomUUID();
-  Reflect.set(globalThis, instanceKey, threadInstance);
-  return threadInstance;
+  if (typeof shared === 'string') return shared;
+  const own = randomUUID();
+  Reflect.set(globalThis, instanceKey, own);
+  return own;
 }
 
 let processOwner: Owner | undefined;
@@ -58,11 +57,13 @@ let host: string | undefined;
 // Returns the host name, boot id and process namespace, if the system provides them. A process id is meaningful only in
 // combination with these.
 function thisHost(): string {
-  if (host !== undefined) return host;
-  const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);
-  const namespace = readSystem(() => readlinkSync('/proc/self/ns/pid'))?.replace(/\D/g, '');
-  host = [hostname(), bootId, namespace].filter(Boolean).join(' ');
-  return host;
+  return (host ??= [
+    hostname(),
+    readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8),
+    readSystem(() => readlinkSync('/proc/self/ns/pid'))?.replace(/\D/g, ''),
+  ]
+    .filter(Boolean)
+    .join(' '));
 }
 
 // Returns a process's start time. Processes are compared by id and start time, because ids are reused. The fields of

@@ -59,7 +59,7 @@ export async function reserve(
 ): Promise<Reservation> {
   const { cost } = purchase;
   const [first] = allowances;
-  if (first === undefined) return { money: { cost }, settle: () => Promise.resolve() };
+  if (first === undefined) return { money: { cost }, settle: async () => {} };
   if (cost === undefined) throw await unpricedError(purchase, first);
   const { owner } = await lease();
   const id = `${purchase.name}.${randomUUID().slice(0, 8)}`;

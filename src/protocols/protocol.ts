@@ -271,6 +271,16 @@ export function withAssets(
   ) as JsonObject;
 }
 
+/** Returns the asset values in a body. */
+export function assetsIn(protocol: Protocol, body: JsonObject): string[] {
+  const values: string[] = [];
+  withAssets(protocol, body, (value) => {
+    values.push(value);
+    return value;
+  });
+  return values;
+}
+
 function replaceAssets(value: Json, [step, ...rest]: string[], change: (value: string) => string): Json {
   if (step === undefined) return typeof value === 'string' ? change(value) : value;
   if (step === '*')

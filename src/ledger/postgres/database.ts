@@ -49,7 +49,6 @@ export class Database {
       query_timeout: url.responseTimeoutMs,
       idleTimeoutMillis: idleMs,
       allowExitOnIdle: true,
-      keepAlive: true,
     });
     // Ignore a broken idle connection: the next statement opens a new connection.
     this.#pool.on('error', () => undefined);

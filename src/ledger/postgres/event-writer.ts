@@ -199,13 +199,14 @@ export class EventWriter {
   }
 
   async #insert(events: NewEvent[]): Promise<Map<NewEvent, true>> {
-    const values = events.map(({ job, uid, line, event, owner }) => {
+    const values = events.map((newEvent) => {
+      const { job, uid, line, event, owner } = newEvent;
       const cached = this.#cachedLines.get(job);
       const lines = `${cached?.lines ?? ''}${line}\n`;
       const state = (cached && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
       const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
       const { lease = null, instance = null } = owner ?? {};
-      return { job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };
+      return { newEvent, job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };
     });
     const [jobs, eventTable, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
     // Planning this statement takes longer than executing it, so include only the parts that the events need.
@@ -230,10 +231,10 @@ export class EventWriter {
     );
     const numbers = new Map(rows.map(({ uid, n }) => [uid, n]));
     const written = new Map<NewEvent, true>();
-    for (const [at, { job, uid, n: cachedCount, lines }] of values.entries()) {
-      const [event, n] = [events[at], numbers.get(uid)];
-      if (event === undefined || n === undefined) continue;
-      written.set(event, true);
+    for (const { newEvent, job, uid, n: cachedCount, lines } of values) {
+      const n = numbers.get(uid);
+      if (n === undefined) continue;
+      written.set(newEvent, true);
       if (n - 1 === cachedCount) {
         this.#cachedLines.set(job, { n, lines });
         this.#noteWritten(job);

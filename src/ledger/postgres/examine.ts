@@ -32,19 +32,18 @@ export async function createLedger(
 ): Promise<LedgerIdentity> {
   const warning = tlsWarning(url);
   if (warning !== undefined) note(warning);
-  const database = new Database(url);
-  try {
-    return await createTables(database);
-  } finally {
-    await database.close();
-  }
+  return withDatabase(url, createTables);
 }
 
 /** Removes a sandbox ledger with all its data. */
 export async function dropLedger(url: StateUrl): Promise<void> {
+  await withDatabase(url, (database) => database.query(`DROP SCHEMA IF EXISTS ${url.schema} CASCADE`));
+}
+
+async function withDatabase<T>(url: StateUrl, use: (database: Database) => Promise<T>): Promise<T> {
   const database = new Database(url);
   try {
-    await database.query(`DROP SCHEMA IF EXISTS ${url.schema} CASCADE`);
+    return await use(database);
   } finally {
     await database.close();
   }
@@ -59,8 +58,7 @@ export async function examineLedger(
   url: StateUrl,
   clock: Pick<Clock, 'now' | 'monotonic'>,
 ): Promise<Examination> {
-  const database = new Database(url);
-  try {
+  return withDatabase(url, async (database) => {
     const { version } = await identityOf(database);
     const sentAt = clock.monotonic();
     const [row] = await database.query<Settings>(
@@ -78,9 +76,7 @@ export async function examineLedger(
       (text) => text !== undefined,
     );
     return { server, version, jobs, lagMs, tripMs, warnings };
-  } finally {
-    await database.close();
-  }
+  });
 }
 
 // Throws if the role cannot read and write the tables. A standby is also read-only, but `routeWarnings` reports it.

@@ -127,11 +127,11 @@ export class LeaseKeeper {
     // A process on this machine that is known to be dead has no writes in progress, except those that the database has
     // received.
     const dead = queried.filter((owner) => lifeHere(owner) === 'dead');
-    if (dead.length > 0) await this.#deleteLeases(dead);
     const ids = idsOf(queried);
     await this.#database.query(
-      `DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[]) AND until <= clock_timestamp()`,
-      [ids],
+      `DELETE FROM ${this.#leases}
+       WHERE id = ANY($1::bigint[]) AND (until <= clock_timestamp() OR id = ANY($2::bigint[]))`,
+      [ids, idsOf(dead)],
     );
     const rows = await this.#database.query<{ id: string; instance: string }>(
       `SELECT id::text, instance FROM ${this.#leases} WHERE id = ANY($1::bigint[])`,

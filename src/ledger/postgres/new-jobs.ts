@@ -75,7 +75,7 @@ export async function createJobs(
   );
   const results = new Map(rows.map((row) => [firstById.get(row.id), row]));
   // If two jobs have the same id, only the first is inserted. The second is reported as existing.
-  const duplicate = { created: false, held: true, there: true };
+  const duplicate = { created: false, held: false, there: true };
   return new Map(newJobs.map((job) => [job, results.get(job) ?? duplicate]));
 }
 

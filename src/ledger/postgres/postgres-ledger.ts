@@ -228,7 +228,7 @@ function claimsIn(database: Database): ClaimMethods {
       }
     },
     // The database refuses `sending` from a process that was declared dead, so without that event nothing was sent.
-    confirm: () => Promise.resolve(),
+    confirm: async () => {},
     isConfirmed: () => Promise.resolve(false),
   };
 }
