@@ -136,10 +136,11 @@ class IndexLog {
 
   // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write.
   async #writeQueued(): Promise<Stats> {
-    await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
+    // Take the lines first: later callers wait for the next write, so it must contain their lines.
     const lines = this.#queue.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
+    await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
     await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
     return this.#append(this.#path, lines.join(''), { isDurable });
   }
