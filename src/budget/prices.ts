@@ -147,14 +147,13 @@ function flagOf(name: string, flags: readonly Flag[]): Flag {
 
 // Converts a condition's value to the value that the flag sets in a body. Refuses a value that no body can contain,
 // because a rate that never applies would make the cost too low.
-function conditionValue({ kind, parse }: Flag, name: string, value: string): Json {
+function conditionValue({ kind, parse = (native): Json => native }: Flag, name: string, value: string): Json {
   if (kind === 'switch') {
-    const states = [true, false].map((isOn) => ({ isOn, native: parse === undefined ? isOn : parse(isOn) }));
+    const states = [true, false].map((isOn) => ({ isOn, native: parse(isOn) }));
     const state = states.find(({ isOn, native }) => isSame(value, isOn) || isSame(value, native));
     if (state === undefined) throw new Error(`${name}=${shownValue(value)}: must be true or false`);
     return state.native;
   }
-  if (parse === undefined) return value;
   try {
     return parse(value);
   } catch (error) {

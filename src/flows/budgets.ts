@@ -143,8 +143,8 @@ export async function configuredAllowance(session: BudgetSession): Promise<Allow
   const { value: name, source } = settings.budget;
   if (name === undefined) return [];
   const budget = await existingBudget(session, 'standing', name);
-  const state = await budget?.state();
-  if (budget !== undefined && state?.limit !== undefined) return [standingAllowance(name, budget)];
+  if (budget !== undefined && (await budget.state()).limit !== undefined)
+    return [standingAllowance(name, budget)];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
   throw usageError(`No such budget: ${name}. Set its limit first.`, [...raiseCommand(name), 'AMOUNT']);
