@@ -122,7 +122,6 @@ export async function addReservations(
       }
     }
   }
-  if (found.size === 0) return [];
   const database = await session.database();
   const folder = ledgerFolder(await session.settings());
   const target = database === undefined ? budgetsOfFolder(folder) : budgetsOfDatabase(database);

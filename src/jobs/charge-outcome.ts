@@ -52,12 +52,12 @@ export async function chargeUsage(
   const noteFailure = (error: unknown): void =>
     note(`The final cost of ${job.id} could not be recorded in its budgets: ${messageOf(error)}`);
   try {
-    const budgets = await allowances();
-    if (budgets.length === 0) return;
-    const events = withAcceptance(await ledger.events(job.id));
-    const paid = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
-    if (paid?.reservation === undefined) return;
-    for (const { budget } of budgets) await budget.keep(paid.reservation, paid.amount).catch(noteFailure);
+    for (const { budget } of await allowances()) {
+      const events = withAcceptance(await ledger.events(job.id));
+      const paid = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
+      if (paid?.reservation === undefined) return;
+      await budget.keep(paid.reservation, paid.amount).catch(noteFailure);
+    }
   } catch (error) {
     noteFailure(error);
   }

@@ -142,6 +142,14 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
   });
 });
 
+test('a video that the gateway has not returned cannot be used, and nothing is submitted', async () => {
+  const { user, images } = await scene();
+  await user.run([...intro, 'intro.mp4', '--sample-count', '2']);
+  const used = await user.run([...submit, '--image', '@intro#2:last']);
+  expect([used.code, used.stderr]).toEqual([2, expect.stringContaining('has only 1 video')]);
+  expect(images()).toHaveLength(1);
+});
+
 test('a different file in place of a missing video leads to exit 10 without a submission, and is not overwritten', async () => {
   const { user, images } = await scene();
   await user.run([...intro, 'intro.mp4']);
