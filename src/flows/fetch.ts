@@ -206,7 +206,8 @@ async function savedSpeech(
     ]);
   const [saved] = job.files;
   if (saved !== undefined && target.kind !== 'stdout') checkCopyExtension(target.path, saved);
-  const options = { force, mime: saved?.mime ?? '', mark: mark ? deps.note : undefined };
+  // The copy keeps the recorded type of the saved file.
+  const options = { force, mime: '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
     const file = await objectOfSpeech(job, target.path, { ...options, deadline }, deps);
     return { ...delivery, job: (await deps.ledger.read(job.id)) ?? job, files: file ? [file] : [] };

@@ -102,6 +102,12 @@ it("a command for a person uses the ledger and the config file that the server's
   // Its password could not be redacted.
   expect(commandForPerson(command, {}, undefined, env)).toEqual([...prefix.slice(0, -1), ...command]);
   expect(commandForPerson(['chmod', '700', '/state'], {}, settings, env)).toEqual(['chmod', '700', '/state']);
+  // Windows has no `env`.
+  const { platform } = process;
+  const setPlatform = (value: string): unknown => Object.defineProperty(process, 'platform', { value });
+  onTestFinished(() => void setPlatform(platform));
+  setPlatform('win32');
+  expect(commandForPerson(command, {}, settings, env)).toEqual(command);
 });
 
 describe('the next command, given the flags of the failed command,', () => {
@@ -327,5 +333,6 @@ it('the next command after a failure to write to a folder never uses that folder
   const home = freshFolder();
   expect(nextIn(folder, home, 'EROFS', 'boat.mp4')).toEqual(fetchTo(join(home, 'boat.mp4')));
   expect(nextIn(folder, home, 'EACCES', './')).toEqual(fetchTo(`${home}/`));
-  expect(nextIn(folder, folder, 'EROFS', 'boat.mp4')).toBeUndefined();
+  for (const none of [folder, join(home, 'missing')])
+    expect(nextIn(folder, none, 'EROFS', 'boat.mp4')).toBeUndefined();
 });
