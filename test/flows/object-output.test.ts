@@ -188,10 +188,17 @@ describe('results saved as objects', () => {
   });
 
   it('are uploaded unmarked with a note if an earlier run kept them without a mark', async () => {
-    const { deps, job } = await scene();
+    const { deps, objects, job } = await scene();
     const made = await job(success(1));
     await saver(deps, made)(await localPath(`${made.id}-{n}.mp4`, deps));
     await deliverToObjects(made, toUrl('s3://m/b.mp4'), { ...options, mark: true }, deps, expired);
+    expect(deps.notes).toEqual([savedText]);
+    const marked = await job(success(1), {
+      type: 'file',
+      file: fileAt('s3://m/c.mp4', { provenance: ['xmp'] }),
+    });
+    objects.add('s3://m/c.mp4');
+    await deliverToObjects(marked, toUrl('s3://m/c.mp4'), { ...options, mark: true }, deps, expired);
     expect(deps.notes).toEqual([savedText]);
   });
 
