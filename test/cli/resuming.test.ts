@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Clock } from '../../src/clock.ts';
@@ -146,6 +146,14 @@ describe('closing standard output early', () => {
 });
 
 describe('jobs resolve', () => {
+  it('--resubmit -o FILE saves only the video', async () => {
+    gateway.script.submit.push({ status: 500 });
+    await user.run(submit);
+    const again = await user.run(['jobs', 'resolve', '@last', '--resubmit', '-o', 'own.mp4', ...fast]);
+    expect(again.code, again.stderr).toBe(0);
+    expect(readdirSync(user.cwd)).toEqual(['own.mp4', 'state']);
+  });
+
   it('--resubmit leaves the job in doubt if the gateway rejects the new attempt, and jobs show names that attempt', async () => {
     gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'bad prompt' } } });
     expect((await user.run(submit)).code).toBe(7);
