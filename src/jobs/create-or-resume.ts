@@ -200,7 +200,7 @@ export async function findEarlier(
       : await uncertainRuns(job, order, isNewest, aliveOwners, deps.ledger);
     if (uncertain !== undefined) return { uncertain, newClaim, deliveredBefore };
     const isPaid = isSameVariant && (job.handle !== undefined || isRunning(job));
-    if (isPaid || shownState(job) === 'unknown') secondTakeOf ??= job;
+    if (isPaid || (order.fresh && shownState(job) === 'unknown')) secondTakeOf ??= job;
   }
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }
