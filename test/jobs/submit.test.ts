@@ -551,6 +551,9 @@ describe('a repeated command', () => {
       expect([again.exit, server.requests.length]).toEqual([exit, requests]);
       if (exit === 0) return;
       expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
+      // The record of a rejection is enough.
+      const doubts = (await deps.ledger.events(job.id)).filter((event) => event?.type === 'unknown');
+      expect(doubts).toHaveLength(reason === 'no' ? 1 : 2);
       const rerun = await run(deps);
       const messages = [again.error, again.job?.error, rerun.error].map((each) => each?.message);
       const expected = new RegExp(`^An earlier attempt is in doubt; the new attempt failed: ${reason}`);
