@@ -172,7 +172,7 @@ async function pause(failure: Failure, tries: number, deps: DownloadDeps): Promi
 }
 
 function deadlineError({ message }: Failure): MgwError {
-  const text = `The download did not finish before the time limit. The received part is kept (${message}).`;
+  const text = `The download did not finish before the time limit: ${message}. Any received part is kept.`;
   return new MgwError('pending', text, { charged: 'yes', retry: 'resume' });
 }
 

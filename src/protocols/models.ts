@@ -39,8 +39,9 @@ export function readModels(
   if (body === undefined && !reply.complete) return { failure: cutFailure(reply) };
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
-  if (entries === undefined) return { failure: unreadableFailure(reply) };
-  const models = mergeById(entries.filter(isObject).flatMap(modelOf));
+  const models = mergeById((entries ?? []).filter(isObject).flatMap(modelOf));
+  // A list without a single readable entry proves nothing about the key's models.
+  if (models.length === 0 && entries?.length !== 0) return { failure: unreadableFailure(reply) };
   return { models, nextPage: nextPageOf(body, models) };
 }
 

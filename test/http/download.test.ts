@@ -512,7 +512,8 @@ describe("a download's deadline", () => {
     });
     if (sent === 0) await expect.poll(() => server.requests.length).toBe(1);
     ctx.clock.advance(sent === 0 ? 60_000 : 0);
-    await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8, retry: 'resume' });
+    const message = expect.stringMatching(/: .+\. Any received part is kept\.$/) as string;
+    await expect(fetching).rejects.toMatchObject({ code: 'pending', exitCode: 8, retry: 'resume', message });
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')[1] ?? '').toMatch(sent === 0 ? /^$/ : /^bytes=[1-9]\d*-$/);
   });

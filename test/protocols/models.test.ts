@@ -233,12 +233,19 @@ describe('the response to a request for the model list', () => {
     });
   });
 
-  test.each([{ data: {} }, { data: null }, { models: 7 }, [], 7, '', '<html>', '{"data":[{"id":"x"}'])(
-    'is a failure if it is unreadable: %j',
-    (body) => {
-      expect(failureOf(body).code).toBe('bad_reply');
-    },
-  );
+  test.each([
+    { data: {} },
+    { data: null },
+    { data: ['x'] },
+    { models: 7 },
+    [],
+    7,
+    '',
+    '<html>',
+    '{"data":[{"id":"x"}',
+  ])('is a failure if it is unreadable: %j', (body) => {
+    expect(failureOf(body).code).toBe('bad_reply');
+  });
 
   test('is a failure that says to check the base URL if it is a web page', () => {
     expect(failureOf('<html>').message).toMatch(/<html> \(a web page: check the base URL\)$/);

@@ -32,7 +32,10 @@ type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);
-  if (!isObject(body)) return inconclusive(reply, 'operation');
+  if (!isObject(body)) {
+    const text = reply.text.replace(/mgw-spool:\d+/g, '…');
+    return inconclusive({ ...reply, text }, 'operation');
+  }
   if (['name', 'done', 'response'].some((member) => body[member] !== undefined))
     return observe(reply, body, handle);
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);

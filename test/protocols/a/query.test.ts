@@ -267,9 +267,11 @@ describe('a failed operation', () => {
   );
 });
 
-test('a response is a success if it is valid JSON, even if its length was wrong', () => {
+test('a response is read if it is valid JSON, even if its length was wrong, and otherwise quoted without markers', () => {
   const body = finished([{ video: { uri: 'https://files.example/1' } }]);
   expect(a.readQuery(reply(body, 200, { complete: false }), name)).toEqual(a.readQuery(reply(body), name));
+  const cut = a.readQuery(reply('{"encodedVideo":"mgw-spool:0', 200, { spooled: spooled(1) }), name);
+  expect(cut.failure?.message).toBe('no operation in the response: {"encodedVideo":"…');
 });
 
 test('no response to a Protocol A download means that the file is not ready', () => {

@@ -117,7 +117,7 @@ async function bytesOf({ reply, stream }: ApiAnswer): Promise<Uint8Array> {
   const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
   if (!complete)
-    throw new TransportError('sent', 'broken', 'the response is incomplete, or larger than 64 MiB');
+    throw new TransportError('sent', 'broken', 'it ended early, or is larger than 64 MiB');
   return bytes;
 }
 
