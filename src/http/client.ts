@@ -173,7 +173,9 @@ async function sendOnOwnConnection(
     const signals = [signal, call.connectSignal];
     const readsUpTo = call.maxBuffered && readBytes;
     const options = { timeoutMs, maxConnections: 1, signals, onConnected, readsUpTo };
-    connections = await openConnections(client.baseUrl, options);
+    connections = await openConnections(client.baseUrl, options).catch((error: unknown) => {
+      throw TransportError.unsent(error, client.baseUrl);
+    });
     return connections;
   };
   const destroy = (): void => connections?.destroy(callEnded);

@@ -135,7 +135,9 @@ async function create(
     // Another process may have claimed the name for this id. The claim is durable by now, so the job may be created.
     if (holder !== undefined && readHolder(holder)?.job !== id) return undefined;
   }
-  if (secondTakeOf !== undefined && order.key === undefined) deps.note(secondTakeNote(secondTakeOf));
+  // Several keys are several deliberate jobs.
+  if (secondTakeOf !== undefined && (order.key === undefined || secondTakeOf.key === undefined))
+    deps.note(secondTakeNote(secondTakeOf));
   const prepared: JobEvent = {
     type: 'prepared',
     protocol: order.protocol,

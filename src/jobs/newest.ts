@@ -1,4 +1,6 @@
 import type { Job } from '../job.ts';
+import { findJobById } from '../ledger/chain.ts';
+import { damagedJob } from '../ledger/event-log.ts';
 import { type Ids, timeOf } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { shownState } from './reconcile.ts';
@@ -50,11 +52,17 @@ export async function* matchingJobs(
   const candidateCount = since === undefined ? ids.length : countSince(ids, since);
   for (let start = 0; start < candidateCount; start += maxReads) {
     const batch = ids.slice(start, Math.min(candidateCount, start + maxReads));
-    const jobs = await Promise.all(batch.map((id) => ledger.read(id)));
+    const jobs = await Promise.all(batch.map((id) => readListed(ledger, id)));
     for (const [index, job] of jobs.entries())
       if (job !== undefined && matchesFilter(job, options))
         yield { job, older: candidateCount - start - index - 1 };
   }
+}
+
+// A job whose record is lost may have been paid for, so it is listed.
+async function readListed(ledger: Ledger, id: string): Promise<Job | undefined> {
+  const { job, claimState } = await findJobById(ledger, id);
+  return claimState === 'lost' ? damagedJob(id, '', []) : job;
 }
 
 // Ids sort by time. A job may be recorded up to this many ms after its id was created.

@@ -69,6 +69,17 @@ export async function* claimedSubmissions(ledger: Ledger): AsyncGenerator<NamedS
   }
 }
 
+/** Returns the submissions of the jobs that have claims, by the jobs' ids. */
+export async function claimedNames(ledger: Ledger): Promise<Map<string, NamedSubmission>> {
+  const found = new Map<string, NamedSubmission>();
+  for await (const submission of claimedSubmissions(ledger))
+    await follow(ledger, submission, ({ holder, claimState }) => {
+      if (claimState === 'exists' || claimState === 'lost') found.set(holder.job, submission);
+      return false;
+    });
+  return found;
+}
+
 /** Returns the job with the given id, or the reason for its absence. */
 export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {

@@ -82,3 +82,17 @@ it.each([
     expect((await mgw(...(json.error?.next?.slice(1) ?? []))).code).toBe(flags.length === 0 ? 7 : 0);
   },
 );
+
+it.each([
+  ['damaged', (): void => writeFileSync(pathOf(), '')],
+  ['lost', (): void => rmSync(pathOf())],
+])('a job whose record is %s is listed, and an import on another machine keeps its key', async (_, spoil) => {
+  const submit = ['video', 'c', 'submit', 'a sea', '--model', 'vendor-h3-mini', '--key', 'sea'];
+  id = (await mgw(...submit)).json.job.id;
+  spoil();
+  expect((await mgw('jobs', 'ls', '--state', 'unknown')).json['jobs']).toMatchObject([{ id }]);
+  writeFileSync(join(user.cwd, 'jobs.json'), (await mgw('jobs', 'export')).stdout);
+  user = { ...user, env: { ...user.env, MGW_STATE_DIR: join(user.cwd, 'other') } };
+  expect((await mgw('jobs', 'import', join(user.cwd, 'jobs.json'))).code).toBe(0);
+  expect(await mgw(...submit)).toMatchObject({ code: 7, json: { job: { id } } });
+});

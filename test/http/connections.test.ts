@@ -471,6 +471,17 @@ describe('an address in a response', () => {
   });
 });
 
+it('nothing was sent if the HTTP library could not be loaded', async () => {
+  vi.doMock('../../src/http/undici.ts', () => Promise.reject(new Error('ENOENT')));
+  const client = createClient({ baseUrl: new URL('http://127.0.0.1:9'), key: 'k', userAgent: 'test' });
+  const post = { method: 'POST', path: '/', headers: {}, body: '' } as const;
+  const call = { auth: bearer, timeoutMs: 2000, onConnected: (): Promise<void> => Promise.resolve() };
+  const error = await failure(
+    client.exchange(post, call).finally(() => vi.doUnmock('../../src/http/undici.ts')),
+  );
+  expect(error.phase).toBe('unsent');
+});
+
 it.each<[string, boolean]>([
   ['localhost', true],
   ['a.localhost', true],

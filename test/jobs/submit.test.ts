@@ -336,11 +336,24 @@ describe('a repeated command', () => {
     await resumed.delivered?.();
     const second = await depsFor(server.url, state);
     expect(await run(second)).toMatchObject({ exit: 0, isResumed: false });
-    expect(second.notes).toEqual([
-      `This is a second take of ${first.job?.id} (queued). It is charged again.`,
-    ]);
+    const note = `This is a second take of ${first.job?.id} (queued). It is charged again.`;
+    expect(second.notes).toEqual([note]);
     expect(server.created).toBe(2);
   });
+
+  it.each([
+    [undefined, 1],
+    ['one', 0],
+  ])(
+    'with --key two reports a second take of an open job only if that has no key (%s)',
+    async (key, count) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      await run(await depsFor(server.url, state), orderOf({ key }));
+      const second = await depsFor(server.url, state);
+      await run(second, orderOf({ key: 'two' }));
+      expect([server.created, second.notes.length]).toEqual([2, count]);
+    },
+  );
 
   it('reports a second take of the newest job, with its file, even if an older job has a key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];

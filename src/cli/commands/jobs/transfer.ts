@@ -8,12 +8,13 @@ import { isBudgetName } from '../../../config/rules.ts';
 import { usageError } from '../../../errors.ts';
 import { realPathOf } from '../../../files/make-folder.ts';
 import { sandboxName } from '../../../flows/settings.ts';
-import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
+import { lostFingerprint, type Job, type JobEvent, type RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
+import { matchingJobs } from '../../../jobs/newest.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { isObject, type Json } from '../../../json.ts';
-import { enrolAll } from '../../../ledger/chain.ts';
+import { claimedNames, enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
@@ -35,13 +36,19 @@ export function registerExport(command: Command, run: Run): void {
 async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   const ledger = await context.ledger();
   const jobs: Job[] = [];
-  for (const ref of refs.length > 0 ? await readRefs(refs, context.io) : await ledger.ids()) {
-    jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
-  }
+  if (refs.length === 0) for await (const { job } of matchingJobs(ledger, {})) jobs.push(job);
+  else
+    for (const ref of await readRefs(refs, context.io))
+      jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
+  const isDamaged = jobs.some(({ record }) => record.fingerprint === lostFingerprint);
+  const names = isDamaged ? await claimedNames(ledger) : undefined;
   const lines: Record<string, unknown>[] = [];
   for (const job of jobs) {
+    const { account, fingerprint } = job.record;
     const events = (await ledger.events(job.id)).map((event) => event ?? null);
-    lines.push({ ...jobView(job), account: job.record.account, events });
+    // Only claims contain the key and the fingerprint of a job whose record is damaged.
+    const name = fingerprint === lostFingerprint ? names?.get(job.id) : undefined;
+    lines.push({ ...jobView(job), ...name, account, events });
   }
   return {
     json: { jobs: lines },
@@ -74,9 +81,10 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     // Import a job once, even if the file contains it twice. Otherwise its chain of claims would refer to itself.
     const entries = new Map<string, Entry>();
     for await (const { value, place } of exported) {
-      const { id, key, events } = importable(value, place, schema);
+      const { events, ...names } = importable(value, place, schema);
       checkSandbox(events, sandbox.value, place, file);
-      if (!entries.has(id)) entries.set(id, { id, key, place, spooled: await spool.add(value ?? null) });
+      if (!entries.has(names.id))
+        entries.set(names.id, { ...names, place, spooled: await spool.add(value ?? null) });
     }
     const eventsOf = async ({ place, spooled }: Entry): Promise<Importable['events']> =>
       importable(await spool.get(spooled), place, schema).events;
@@ -171,7 +179,7 @@ async function* createAll(
   created: Set<string>,
 ): AsyncGenerator<Job> {
   for (const entry of [...entries].sort((one, other) => (one.id < other.id ? -1 : 1))) {
-    const { id, key } = entry;
+    const { id, key, fingerprint } = entry;
     const events = await eventsOf(entry);
     const isTaken =
       key !== undefined &&
@@ -182,12 +190,14 @@ async function* createAll(
     );
     if (await ledger.create(id, imported, true)) created.add(id);
     const job = await ledger.read(id);
-    if (job !== undefined) yield job;
+    if (job === undefined) continue;
+    const isDamaged = fingerprint !== undefined && job.record.fingerprint === lostFingerprint;
+    yield isDamaged ? { ...job, key, record: { ...job.record, fingerprint } } : job;
   }
 }
 
 /** A checked job that is stored in the spool. */
-interface Entry extends Pick<Importable, 'id' | 'key'> {
+interface Entry extends Pick<Importable, 'id' | 'key' | 'fingerprint'> {
   place: string;
   spooled: SpooledJob;
 }
@@ -195,16 +205,20 @@ interface Entry extends Pick<Importable, 'id' | 'key'> {
 interface Importable {
   id: string;
   key?: string | undefined;
+  /** Set if the job's record is damaged: the fingerprint that the job's claim contains. */
+  fingerprint?: string | undefined;
   /** The job's events; `undefined` for each line that was unreadable on the other machine. */
   events: (JobEvent | RecordedEvent | undefined)[];
 }
+
+const sha256 = /^[0-9a-f]{64}$/;
 
 function importable(value: Json | undefined, place: string, schema: typeof exportedEvents): Importable {
   const reject = (what: string): never => {
     throw usageError(`${place} is not an exported job: ${what}.`);
   };
   if (!isObject(value)) return reject('it is not a JSON object');
-  const { id, key, events } = value;
+  const { id, key, fingerprint, events } = value;
   if (typeof id !== 'string' || !jobIdPattern.test(id)) return reject('id is missing or malformed');
   if (events === undefined) return reject('its events are missing. Export jobs with mgw jobs export');
   const checked = schema.safeParse(events);
@@ -215,6 +229,7 @@ function importable(value: Json | undefined, place: string, schema: typeof expor
   return {
     id,
     key: typeof key === 'string' ? key : undefined,
+    fingerprint: typeof fingerprint === 'string' && sha256.test(fingerprint) ? fingerprint : undefined,
     events: checked.data.map((event) =>
       event === null ? undefined : withSafePath(event as unknown as RecordedEvent, process.cwd()),
     ),
