@@ -53,6 +53,7 @@ const flagEquivalents = new Map([
   ['--output-file', '--output'],
   ['--out', '--output'],
   ['--ratio', '--aspect-ratio'],
+  ['--aspect', '--aspect-ratio'],
   ['--seconds', '--duration'],
   ['--length', '--duration'],
   ['--size', '--resolution'],

@@ -55,6 +55,10 @@ async function models(context: Context, id: string | undefined, options: ModelsO
     .map((model): PricedModel => ({ ...model, prices: pricesOfModel(model, settings, options.cost) }))
     .sort(options.cost === undefined ? byId : byCost);
   if (listed.length === 0) context.progress.note(noModelsText(options.protocol, selected.length));
+  else if (options.cost !== undefined && listed.every(({ prices }) => prices.length === 0))
+    context.progress.note(
+      'No price is set for these models. To set one: mgw config set prices.PROTOCOL.MODEL second=AMOUNT',
+    );
   return {
     json: { models: listed.map(view) },
     text:

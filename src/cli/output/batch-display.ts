@@ -13,6 +13,7 @@ import { localError } from '../../errors.ts';
 import { withoutSignatures } from '../../redact.ts';
 
 const heartbeatMs = 60_000;
+const redrawMs = 500;
 const maxRows = 8;
 
 /** Displays a batch run: as a live block on a terminal that supports it, otherwise as lines with a heartbeat. */
@@ -55,6 +56,8 @@ export class BatchDisplay {
       color: color ? 'cyan' : false,
     });
     this.#spinner.start(this.#blockText());
+    // The elapsed time grows although no row changes.
+    this.#heartbeat = setInterval(() => this.#draw(), redrawMs).unref();
   }
 
   rowStarted(planned: PlannedRow): void {

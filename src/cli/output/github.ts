@@ -81,7 +81,7 @@ function summaryLines(
     key === undefined ? (id ?? ref) : `${id ?? ref} (${key})`,
     model,
     state ?? outcome?.message ?? '',
-    id === undefined ? '' : cost?.at_most === undefined ? 'unknown' : `${cost.at_most} ${currency}`,
+    id === undefined ? '' : costText(state, cost?.at_most, currency),
   ]);
   const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
   const next = error?.next === undefined ? '' : ` Next: ${codeSpan(error.next.map(shellWord).join(' '))}`;
@@ -90,6 +90,12 @@ function summaryLines(
     ...(saved.length > 0 ? ['', ...saved] : []),
     ...(error === undefined ? [] : ['', `${cell(error.message)}${next}`]),
   ];
+}
+
+// A refused or unsent submission costs nothing, even if its price is unknown.
+function costText(state: JobView['state'], atMost: string | undefined, currency: string): string {
+  const amount = state === 'rejected' || state === 'prepared' ? '0' : atMost;
+  return amount === undefined ? 'unknown' : `${amount} ${currency}`.trim();
 }
 
 // The delimiters are longer than any sequence of backticks in the text, so no backtick in the text ends the span.

@@ -37,6 +37,7 @@ describe('mgw models', () => {
       ...(id !== 'text-1' && video),
     }));
     const user = await userOf({ data });
+    expect((await user.run(['models', '--cost', '5s'])).stderr).toContain('mgw config set prices.');
     for (const [name, value] of [
       ['currency', 'USD'],
       ['prices.c.vendor-h3', 'second=0.4; resolution=2K: second=0.9'],

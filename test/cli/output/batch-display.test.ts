@@ -46,9 +46,11 @@ it('a batch without a terminal prints its progress every minute, and nothing aft
   expect(lines).toHaveLength(2);
 });
 
-it('on a terminal, each line fits its columns, and a control character in a prompt is escaped once', async () => {
+it('on a terminal, each line fits its columns, a control character in a prompt is escaped once, and the elapsed time grows', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const shown: string[] = [];
   const stderr = new PassThrough().on('data', (data) => shown.push(String(data)));
+  const clock = new TestClock();
   const screen = Object.assign(stderr, {
     isTTY: true,
     columns: 40,
@@ -56,15 +58,18 @@ it('on a terminal, each line fits its columns, and a control character in a prom
     clearLine: () => true,
     moveCursor: () => true,
   });
-  const options = { stderr: screen, env: {}, quiet: false, color: false, clock: new TestClock() };
+  const options = { stderr: screen, env: {}, quiet: false, color: false, clock };
   const display = new BatchDisplay(options, new Tally(), () => '');
   for (const prompt of [`a\u202eb`, '一艘纸船在海上航行'.repeat(4)]) {
     const work = { protocol: protocolNamed('c'), body: { prompt } };
     display.rowStarted({ key: prompt, row: {}, id: 'x', work } as unknown as PlannedRow);
   }
   await display.start();
+  clock.advance(7000);
+  vi.advanceTimersByTime(1000);
   display.stop();
-  const lines = shown.join('').split('\n');
+  expect(shown.join('')).toContain('after 7s');
+  const lines = shown.flatMap((text) => text.split('\n'));
   expect(lines.filter((line) => stringWidth(line) > 40)).toEqual([]);
   expect(lines.join('\n')).toContain('"a\\u{202e}b"');
   expect(lines.join('\n')).toContain('"一艘纸船');

@@ -88,10 +88,11 @@ describe('mgw in a workflow', () => {
 
   it('writes a summary row for each REF, even if the REF matches no job', async () => {
     const failed = { ref: '@nope', outcome: { message: 'No such job: @nope.' } };
-    await tell({ json: { jobs: [{ ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
-    expect(readFileSync(join(folder, 'summary'), 'utf8')).toContain(
-      '\n| @nope |  | No such job: @nope. |  |\n',
-    );
+    const rejected = { id: 'job_0', state: 'rejected' };
+    await tell({ json: { jobs: [rejected, { ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
+    const summary = readFileSync(join(folder, 'summary'), 'utf8');
+    expect(summary).toContain('\n| @nope |  | No such job: @nope. |  |\n');
+    expect(summary).toContain('\n| job\\_0 |  | rejected | 0 credits |\n');
     expect(outputs()).toMatchObject({ job: 'job_1', state: 'succeeded', exit_code: '11' });
   });
 
