@@ -116,8 +116,7 @@ async function bytesOf({ reply, stream }: ApiAnswer): Promise<Uint8Array> {
   if (stream === undefined) return Buffer.from(reply.text);
   const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
-  if (!complete)
-    throw new TransportError('sent', 'broken', 'it ended early, or is larger than 64 MiB');
+  if (!complete) throw new TransportError('sent', 'broken', 'it ended early, or is larger than 64 MiB');
   return bytes;
 }
 
