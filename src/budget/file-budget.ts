@@ -140,12 +140,12 @@ export class FileBudget implements Budget {
     for await (const text of this.#options.log.read()) {
       const lines = (this.#partialLine + text).split('\n');
       this.#partialLine = lines.pop() ?? '';
-      const events = lines.map(decodeBudgetLine);
-      for (const event of events.filter((each) => each !== 'torn')) this.#apply(event);
+      for (const line of lines) this.#apply(decodeBudgetLine(line));
     }
   }
 
-  #apply(event: RecordedBudgetEvent | 'damaged'): void {
+  #apply(event: RecordedBudgetEvent | 'torn' | 'damaged'): void {
+    if (event === 'torn') return;
     if (event === 'damaged') {
       // The damaged line may have been a valid reservation.
       this.#damage = damagedError(this.#options.path);
@@ -280,7 +280,7 @@ class FileLog implements BudgetLog {
     // Read the offset before the file's size, because a concurrent read may advance the offset beyond that size.
     const readOffset = this.#offset;
     const [openFile, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
-    if (openFile.ino !== current.ino || openFile.size < readOffset)
+    if (openFile.ino !== current.ino || openFile.dev !== current.dev || openFile.size < readOffset)
       throw new Error('the file was replaced or truncated while in use');
   }
 }

@@ -4,6 +4,7 @@ import { bearer } from '../exchange.ts';
 import { createClient } from '../http/client.ts';
 import { follow } from '../http/download/follow.ts';
 import { asSentence } from '../http/failures.ts';
+import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { maxAssetBytes } from '../protocols/flag.ts';
@@ -148,6 +149,7 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     soft.throwIfAborted();
     const lateText = 'The assets could not be checked within --timeout. Nothing was sent.';
     if (deadline.remainingMs() === 0) throw new MgwError('unreachable', lateText, { retry: 'safe' });
+    if (!(error instanceof TransportError || error instanceof MgwError)) throw error;
     const reason = timeout.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
     throw usageError(`it cannot be fetched from here: ${asSentence(reason)}`);
   });

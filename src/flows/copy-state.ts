@@ -146,7 +146,7 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     if (chains.has(first)) return;
     chains.add(first);
     const place = placesIn(to, first);
-    await follow(from, submission, async ({ holder, claimState }) => {
+    const end = await follow(from, submission, async ({ holder, claimState }) => {
       // The claim of a job that was never created has no effect, so do not copy it.
       if (claimState === 'not-created') return false;
       if (claimState === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
@@ -156,6 +156,8 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
         await to.forbid(holder.job);
       return false;
     });
+    // A damaged claim refuses the submission here, so it must there too.
+    if (end?.isFree === false) await to.claim(end.name, '');
   };
   for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);

@@ -135,9 +135,7 @@ async function create(
     // Another process may have claimed the name for this id. The claim is durable by now, so the job may be created.
     if (holder !== undefined && readHolder(holder)?.job !== id) return undefined;
   }
-  // Several keys are several deliberate jobs.
-  if (secondTakeOf !== undefined && (order.key === undefined || secondTakeOf.key === undefined))
-    deps.note(secondTakeNote(secondTakeOf));
+  if (secondTakeOf !== undefined) deps.note(secondTakeNote(secondTakeOf));
   const prepared: JobEvent = {
     type: 'prepared',
     protocol: order.protocol,
@@ -202,7 +200,9 @@ export async function findEarlier(
       : await uncertainRuns(job, order, isNewest, aliveOwners, deps.ledger);
     if (uncertain !== undefined) return { uncertain, newClaim, deliveredBefore };
     const isPaid = isSameVariant && (job.handle !== undefined || isRunning(job));
-    if (isPaid || shownState(job) === 'unknown') secondTakeOf ??= job;
+    // Several keys are several deliberate jobs.
+    const isAnnounced = order.key === undefined || job.key === undefined;
+    if (isAnnounced && (isPaid || (order.fresh && shownState(job) === 'unknown'))) secondTakeOf ??= job;
   }
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }

@@ -1,5 +1,4 @@
 import type { Job } from '../job.ts';
-import { findJobById } from '../ledger/chain.ts';
 import { damagedJob } from '../ledger/event-log.ts';
 import { type Ids, timeOf } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -61,8 +60,9 @@ export async function* matchingJobs(
 
 // A job whose record is lost may have been paid for, so it is listed.
 async function readListed(ledger: Ledger, id: string): Promise<Job | undefined> {
-  const { job, claimState } = await findJobById(ledger, id);
-  return claimState === 'lost' ? damagedJob(id, '', []) : job;
+  const job = await ledger.read(id);
+  if (job !== undefined) return job;
+  return (await ledger.claimState(id)) === 'lost' ? damagedJob(id, '', []) : undefined;
 }
 
 // Ids sort by time. A job may be recorded up to this many ms after its id was created.

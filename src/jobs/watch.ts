@@ -22,6 +22,9 @@ const notFoundGraceMs = 60_000;
 /** The number of consecutive failures that the gateway may report for a job with a recorded success. */
 const maxRevocations = 10;
 
+/** The longest pause that a successful status response can request, in ms. */
+const maxRequestedPauseMs = 300_000;
+
 /** How long to wait, and how often to poll. */
 export interface WatchOptions {
   /** When to stop waiting. A poll whose response stalls also ends then. */
@@ -88,7 +91,7 @@ export async function watch(
     if (failure && failedPolls > 1)
       warn(`${current.id}: the status query failed (${shortMessage(failure)}); trying again.`);
     const minPauseMs = Math.max(
-      result.retryAfterMs ?? 0,
+      Math.min(result.retryAfterMs ?? 0, maxRequestedPauseMs),
       delayAfter(verdict, failedPolls, options.intervalMs),
     );
     const pauseMs = Math.max(minPauseMs, pollPauseMs(polls, options.intervalMs));

@@ -65,7 +65,7 @@ export async function* claimedSubmissions(ledger: Ledger): AsyncGenerator<NamedS
   for (const name of await ledger.firstNames()) {
     const holder = readHolder((await ledger.claimed(name)) ?? '');
     if (name.startsWith('take.')) yield { fingerprint: name.slice('take.'.length) };
-    else if (holder) yield { key: name.slice('key.'.length), fingerprint: holder.fingerprint };
+    else yield { key: name.slice('key.'.length), fingerprint: holder?.fingerprint ?? lostFingerprint };
   }
 }
 

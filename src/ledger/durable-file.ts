@@ -102,7 +102,7 @@ export async function appendFile(
 // Whether the appended text continues a torn line. After this process had checked the end of the file, another process
 // may have appended a line that a full disk cut short.
 function continuesLine(file: number, from: number, to: number, text: string): boolean {
-  const appended = Buffer.alloc(to - from);
+  const appended = Buffer.alloc(Math.max(0, to - from));
   readSync(file, appended, 0, appended.length, from);
   const start = appended.indexOf(text);
   return start > 0 && appended[start - 1] !== 0x0a;

@@ -92,9 +92,11 @@ function parseOwner(value: unknown): Owner | undefined {
  */
 export type ClaimState = 'exists' | 'removed' | 'lost' | 'not-created';
 
+const draftName = /\.[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\.tmp$/;
+
 /** Returns the name in a claim's file name if a chain of jobs begins with that name. Does not return a long name. */
 export function firstName(fileName: string): string | undefined {
-  if (!/^(key\.|take\.(?!job_))/.test(fileName) || fileName.endsWith('.tmp')) return undefined;
+  if (!/^(key\.|take\.(?!job_))/.test(fileName) || draftName.test(fileName)) return undefined;
   try {
     return decodeURIComponent(fileName);
   } catch {

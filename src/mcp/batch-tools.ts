@@ -246,7 +246,8 @@ async function confirm(
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;
   const amount = atMost ?? 'unknown';
   const currency = currencyOf(await session.settings());
-  const message = `The batch ${name} may cost ${amount} ${currency}, more than ${over} ${currency}.`;
+  const text = atMost === undefined ? 'costs an unknown amount, perhaps' : `may cost ${amount} ${currency},`;
+  const message = `The batch ${name} ${text} more than ${over} ${currency}.`;
   const command = ['mgw', 'batch', 'run', ...commandWords, ...(await authority.flags()), '--', manifest];
   return confirmation.ask({ tool: 'batch_run', key: name, request, amount }, message, command, context);
 }

@@ -91,7 +91,9 @@ async function confirm(
   await checkBudgets([priced], await authority.allowances());
   const amount = cost?.at_most ?? 'unknown';
   const request = hash('sha256', canonicalJson([order.protocol, order.body] as Json));
-  const message = `${what}: this may cost ${amount} ${currency}, more than ${over} ${currency}.`;
+  const text =
+    cost === undefined ? 'the cost is unknown, and may be' : `this may cost ${amount} ${currency},`;
+  const message = `${what}: ${text} more than ${over} ${currency}.`;
   const command = commandLine(tool, absoluteArgs, await authority.flags());
   return confirmation.ask({ tool, key, request, amount }, message, command, context);
 }

@@ -74,7 +74,7 @@ export function deletedAudioError(job: Job): MgwError {
 
 /** Exit 9: the job's file was a piece of long text, and mgw removes the pieces after it has joined them. */
 export function joinedPieceError(job: Job, { path }: JobFile, output = 'standard output'): MgwError {
-  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of long text. mgw removes the pieces after joining them into ${output}.`;
+  const text = `Job ${job.id} is piece ${Number.parseInt(basename(path), 10)} of a long text. mgw removes the pieces after joining them into ${output}.`;
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 

@@ -156,7 +156,7 @@ it('jobs fetch names the joined file of a piece of long speech, and does not sug
   for (const more of [[], ['-o', 'p.mp3'], ['-o', '-']]) {
     const { code, stderr } = await speaker.run(['jobs', 'fetch', '@last', ...more]);
     expect(code).toBe(9);
-    expect(stderr).toMatch(/is piece \d of long text.*after joining them into \S+\/s\.mp3\./);
+    expect(stderr).toMatch(/is piece \d of a long text.*after joining them into \S+\/s\.mp3\./);
     expect(stderr).not.toMatch(/--new|another take/);
   }
 });

@@ -191,15 +191,18 @@ it('a lost job that may have been paid for remains lost', async () => {
   expect([await chain(to), await to.claimState(lost)]).toEqual([[lost, nextId], 'lost']);
 });
 
-it('a job whose record is damaged keeps the key that only its claim contains, and a lost job remains lost', async () => {
+it('a job whose record is damaged keeps the key that only its claim contains, a lost job remains lost, and a damaged claim remains damaged', async () => {
   const [from, to] = await ledgers();
   const lost = newJobId(now - 5);
   await from.create(nextId, [undefined, accepted]);
-  await claimFor(from, 'key.boat', nextId);
+  await claimFor(from, 'key.boat.tmp', nextId);
+  await from.claim('key.torn', 'damaged');
   await claimFor(from, 'key.sea', lost);
   await from.claim(names.attempt(lost, 1), JSON.stringify(owner));
   expect([await copyJobs(from, to), await copyJobs(from, to)]).toEqual([1, 0]);
-  for (const name of ['key.boat', 'key.sea']) expect(await to.claimed(name)).toBe(await from.claimed(name));
+  for (const name of ['key.boat.tmp', 'key.sea'])
+    expect(await to.claimed(name)).toBe(await from.claimed(name));
+  expect(await to.claimed('key.torn')).toBe('');
   expect([await to.claimState(nextId), await to.claimState(lost)]).toEqual(['exists', 'lost']);
 });
 

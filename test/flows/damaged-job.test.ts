@@ -96,3 +96,11 @@ it.each([
   expect((await mgw('jobs', 'import', join(user.cwd, 'jobs.json'))).code).toBe(0);
   expect(await mgw(...submit)).toMatchObject({ code: 7, json: { job: { id } } });
 });
+
+it('jobs export contains a job that an index from a backup does not list', async () => {
+  const files = ['index.log', 'index.count'].map((name) => join(user.env['MGW_STATE_DIR'] ?? '', name));
+  const backups = files.map((path) => [path, readFileSync(path)] as const);
+  const later = await mgw('video', 'c', 'submit', 'a sea', '--model', 'vendor-h3-mini');
+  for (const [path, content] of backups) writeFileSync(path, content);
+  expect((await mgw('jobs', 'export')).json['jobs']).toMatchObject([{ id: later.json.job.id }, { id }]);
+});

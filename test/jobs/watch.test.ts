@@ -97,18 +97,20 @@ describe('a command that waits', () => {
     expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('never polls before Retry-After has passed', async () => {
+  it('never polls before Retry-After has passed, but after a success waits no longer than 5 min', async () => {
     const at = await scene();
     at.server.answers.push(
       says({}, 429, { 'retry-after': '42' }),
       says({}, 503, { 'retry-after': '90' }),
       says({ task_id: 'task_0001', status: 'in_progress' }, 200, { 'retry-after': '31' }),
+      says({ task_id: 'task_0001', status: 'in_progress' }, 200, { 'retry-after': '86400' }),
       completed,
     );
     await waitFor(at);
     expect(at.deps.clock.pauses[1]).toBeGreaterThanOrEqual(42_000);
     expect(at.deps.clock.pauses[2]).toBeGreaterThanOrEqual(90_000);
     expect(at.deps.clock.pauses[3]).toBeGreaterThanOrEqual(31_000);
+    expect(at.deps.clock.pauses[4]).toBe(300_000);
   });
 
   it('polls less often while responses fail, down to a limit, and as before after a success', async () => {

@@ -35,9 +35,8 @@ export function registerExport(command: Command, run: Run): void {
 
 async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   const ledger = await context.ledger();
-  const jobs: Job[] = [];
-  if (refs.length === 0) for await (const { job } of matchingJobs(ledger, {})) jobs.push(job);
-  else
+  const jobs = refs.length === 0 ? await allJobs(ledger) : [];
+  if (refs.length > 0)
     for (const ref of await readRefs(refs, context.io))
       jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
   const isDamaged = jobs.some(({ record }) => record.fingerprint === lostFingerprint);
@@ -54,6 +53,17 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
     json: { jobs: lines },
     text: lines.map((line) => escapeControls(JSON.stringify(line))).join('\n'),
   };
+}
+
+// Returns all jobs, newest first. The index lists jobs whose records are lost, but may lack others.
+async function allJobs(ledger: Ledger): Promise<Job[]> {
+  const jobs = new Map<string, Job>();
+  for await (const { job } of matchingJobs(ledger, {})) jobs.set(job.id, job);
+  for (const id of await ledger.ids()) {
+    const job = jobs.has(id) ? undefined : await ledger.read(id);
+    if (job !== undefined) jobs.set(id, job);
+  }
+  return [...jobs.values()].sort((one, other) => (one.id < other.id ? 1 : -1));
 }
 
 /** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs are unchanged. */
@@ -192,7 +202,8 @@ async function* createAll(
     const job = await ledger.read(id);
     if (job === undefined) continue;
     const isDamaged = fingerprint !== undefined && job.record.fingerprint === lostFingerprint;
-    yield isDamaged ? { ...job, key, record: { ...job.record, fingerprint } } : job;
+    const ownKey = isTaken ? undefined : key;
+    yield isDamaged ? { ...job, key: ownKey, record: { ...job.record, fingerprint } } : job;
   }
 }
 
