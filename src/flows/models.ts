@@ -9,7 +9,7 @@ import { queryTimeoutMs } from '../jobs/order.ts';
 import { getModel, listModels, mergeById, readModels } from '../protocols/models.ts';
 import type { Session } from './session.ts';
 import type { Settings } from '../config/resolve.ts';
-import { isObject, parseJson, type Json } from '../json.ts';
+import { isObject, tryParseJson } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { ledgerFolder } from './settings.ts';
 import { TransportError } from '../http/transport-error.ts';
@@ -112,6 +112,8 @@ export async function rememberModels(settings: Settings, models: readonly Model[
     model_versions,
   }));
   const text = JSON.stringify({ models: cachedModels });
+  // Usually the list has not changed, and no write is needed.
+  if (readCache(path) === text) return;
   await makeFolder(dirname(path));
   writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
   renameSync(`${path}.${process.pid}`, path);
@@ -119,17 +121,17 @@ export async function rememberModels(settings: Settings, models: readonly Model[
 
 /** Returns the models in this gateway's last listing; empty if none was fetched. */
 export function recallModels(settings: Settings): KnownModel[] {
-  const cached = readCache(cachePath(settings));
+  const cached = tryParseJson(readCache(cachePath(settings)));
   const models = isObject(cached) && Array.isArray(cached['models']) ? cached['models'] : [];
   return models.filter(isKnownModel);
 }
 
 // Synchronous: starting the thread pool takes longer than reading this small file.
-function readCache(path: string): Json | undefined {
+function readCache(path: string): string {
   try {
-    return parseJson(readFileSync(path, 'utf8'));
+    return readFileSync(path, 'utf8');
   } catch {
-    return undefined;
+    return '';
   }
 }
 

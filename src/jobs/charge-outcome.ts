@@ -52,12 +52,13 @@ export async function chargeUsage(
   const noteFailure = (error: unknown): void =>
     note(`The final cost of ${job.id} could not be recorded in its budgets: ${messageOf(error)}`);
   try {
-    for (const { budget } of await allowances()) {
-      const events = withAcceptance(await ledger.events(job.id));
-      const expense = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
-      if (expense?.reservation === undefined) return;
+    const budgets = await allowances();
+    if (budgets.length === 0) return;
+    const events = withAcceptance(await ledger.events(job.id));
+    const expense = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
+    if (expense?.reservation === undefined) return;
+    for (const { budget } of budgets)
       await budget.keep(expense.reservation, expense.amount).catch(noteFailure);
-    }
   } catch (error) {
     noteFailure(error);
   }
