@@ -209,10 +209,8 @@ export class IndexLines {
 
   /** The highest id in the last 1000 lines; undefined if there are no lines. */
   get highest(): string | undefined {
-    let highest: number | undefined;
-    for (const start of this.#starts.subarray(-1000))
-      if (highest === undefined || compareIds(this.#view, highest, this.#view, start) < 0) highest = start;
-    return highest === undefined ? undefined : this.#idAt(highest);
+    const ids = Array.from(this.#starts.subarray(-1000), idsIn(this.#buffer));
+    return ids.sort().at(-1);
   }
 
   #idAt(start: number): string {
