@@ -140,9 +140,13 @@ function removalIn(
   const claimState = async (id: string): Promise<ClaimState> => {
     // Read the claim first, so that a job that is created and sent in between is found and not reported as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
-    const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
-    if (row !== undefined) return row.state === 'removed' ? 'removed' : 'exists';
-    return isSent ? 'lost' : 'not-created';
+    const [row] = await database.query<{ state: string; hasEvents: boolean }>(
+      `SELECT state, EXISTS (SELECT FROM ${events} WHERE job = $1) AS "hasEvents" FROM ${jobs} WHERE id = $1`,
+      [id],
+    );
+    if (row?.state === 'removed') return 'removed';
+    if (row?.hasEvents === true) return 'exists';
+    return isSent || row !== undefined ? 'lost' : 'not-created';
   };
   return {
     claimState,

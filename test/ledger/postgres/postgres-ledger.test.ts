@@ -5,6 +5,7 @@ import { expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent, Owner } from '../../../src/job.ts';
 import { encodeEvent } from '../../../src/ledger/event-log.ts';
+import { findJobById } from '../../../src/ledger/chain.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
 import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
 import type { Database } from '../../../src/ledger/postgres/database.ts';
@@ -113,6 +114,15 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       expect(await other.claim('send.1', 'theirs')).toBe('mine');
     },
   );
+
+  it('a job counts as lost if its events were deleted from the table', async () => {
+    const { open } = await newPlace();
+    const ledger = await open();
+    const id = newJobId(now);
+    await ledger.create(id, [prepared]);
+    await ledger.database.query(`DELETE FROM ${ledger.database.table('events')}`);
+    expect(await findJobById(ledger, id)).toEqual({ claimState: 'lost' });
+  });
 
   it('the ledger leaves no unsent attempt in doubt if the connection breaks and the answer for "sending" is lost', async () => {
     const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
