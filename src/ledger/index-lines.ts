@@ -94,6 +94,9 @@ export class IndexLines {
   /** Line offsets by the line's hash, for the first `#tableCount` lines. */
   #table = new Map<string, number[]>();
   #tableCount = 0;
+  /** The highest id in the lines that {@link highest} has read, up to `#comparedCount`. */
+  #highest: string | undefined;
+  #comparedCount = 0;
 
   /** The number of bytes added. */
   get length(): number {
@@ -111,7 +114,8 @@ export class IndexLines {
 
   /** Discards all lines. */
   clear(): void {
-    this.#length = this.#checkedLength = this.#count = this.#tableCount = 0;
+    this.#length = this.#checkedLength = this.#count = this.#tableCount = this.#comparedCount = 0;
+    this.#highest = undefined;
     // Use a new buffer, because lists of ids returned earlier still read the old one.
     this.#useBuffer(Buffer.alloc(0));
     this.#table.clear();
@@ -207,10 +211,13 @@ export class IndexLines {
     return this.#starts.some((start) => this.#buffer[start + kindAt] === mark && this.#idAt(start) === id);
   }
 
-  /** The highest id in the last 1000 lines; undefined if there are no lines. */
+  /** The highest id in the last 1000 lines, and in lines read by earlier calls; undefined if there are no lines. */
   get highest(): string | undefined {
-    const ids = Array.from(this.#starts.subarray(-1000), idsIn(this.#buffer));
-    return ids.sort().at(-1);
+    const newStarts = this.#starts.subarray(Math.max(this.#comparedCount, this.#count - 1000));
+    for (const id of Array.from(newStarts, idsIn(this.#buffer)))
+      if (this.#highest === undefined || id > this.#highest) this.#highest = id;
+    this.#comparedCount = this.#count;
+    return this.#highest;
   }
 
   #idAt(start: number): string {

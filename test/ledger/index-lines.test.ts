@@ -120,8 +120,12 @@ describe('index lines', () => {
       false,
     ]);
     expect(lines.highest).toBe(b);
-    write(lines, indexLine(made(a)).repeat(999));
-    expect(lines.highest).toBe(a);
+    write(lines, indexLine(made(a)).repeat(2000));
+    expect([lines.highest, linesOf(made(b), ...Array<IndexEntry>(1000).fill(made(a))).highest]).toEqual([b, a]);
+    write(lines, indexLine(made(c)) + indexLine(made(a)));
+    expect(lines.highest).toBe(c);
+    lines.clear();
+    expect(lines.highest).toBeUndefined();
   });
 
   it('are skipped if they are torn or damaged, but the lines after them are read', () => {
