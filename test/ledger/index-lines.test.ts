@@ -121,7 +121,10 @@ describe('index lines', () => {
     ]);
     expect(lines.highest).toBe(b);
     write(lines, indexLine(made(a)).repeat(2000));
-    expect([lines.highest, linesOf(made(b), ...Array<IndexEntry>(1000).fill(made(a))).highest]).toEqual([b, a]);
+    expect([lines.highest, linesOf(made(b), ...Array<IndexEntry>(1000).fill(made(a))).highest]).toEqual([
+      b,
+      a,
+    ]);
     write(lines, indexLine(made(c)) + indexLine(made(a)));
     expect(lines.highest).toBe(c);
     lines.clear();
