@@ -1,19 +1,28 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
-// of an earlier process. Each thread has its own value, which all copies of mgw in the thread share.
+// of an earlier process. Each thread has its own value, which all copies of mgw in the thread share. The value ends in
+// the thread's id, if the system provides one.
 const instanceKey = Symbol.for('mgw.instance');
 
 function instance(): string {
   const shared: unknown = Reflect.get(globalThis, instanceKey);
   if (typeof shared === 'string') return shared;
-  const own = randomUUID();
+  const own = `${randomUUID()}.${currentThread() ?? ''}`;
   Reflect.set(globalThis, instanceKey, own);
   return own;
+}
+
+function currentThread(): string | undefined {
+  return /^\d+\/task\/(\d+)$/.exec(readSystem(() => readlinkSync('/proc/thread-self')) ?? '')?.[1];
+}
+
+function threadOf({ instance: text = '' }: Owner): string | undefined {
+  return /\.(\d+)$/.exec(text)?.[1];
 }
 
 let processOwner: Owner | undefined;
@@ -48,8 +57,11 @@ export function lifeOf(owner: Owner): Life {
   if (start === 'ended') return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
   if (start !== owner.start) return 'dead';
+  const thread = threadOf(owner);
+  if (thread !== undefined && !existsSync(`/proc/${owner.pid}/task/${thread}`)) return 'dead';
+  if (!isThisPid || owner.instance === undefined) return 'alive';
   // The owner is another thread of this process, or a process from before a snapshot was restored.
-  return isThisPid && owner.instance !== undefined ? 'unknown' : 'alive';
+  return thread === undefined || thread === threadOf(currentOwner()) ? 'unknown' : 'alive';
 }
 
 let host: string | undefined;

@@ -2,6 +2,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it, vi } from 'vitest';
 import { currentOwner, lifeOf } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -54,7 +55,7 @@ describe('a process', () => {
     const pid = Number(line.toString());
     const fields = (): string[] =>
       readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
-    const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
+    const owner = { ...currentOwner(), pid, start: fields()[19] ?? '', instance: undefined };
     expect(lifeOf(owner)).toBe('alive');
     // Once `sleep` has replaced the shell, nothing waits for the child.
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
@@ -95,9 +96,28 @@ describe('a process', () => {
     ]);
   });
 
-  it.skipIf(!hasProc)('is neither alive nor dead if it may be another thread of the current process', () => {
+  it.skipIf(!hasProc)('is neither alive nor dead if it may be another thread whose id is unknown', () => {
     const other = { ...currentOwner(), instance: 'of the thread' };
     expect([lifeOf(other), lifeOf({ ...other, start: '' })]).toEqual(['unknown', 'unknown']);
+  });
+
+  it.skipIf(!hasProc)('is alive while its thread of the current process runs, and dead afterwards', async () => {
+    const code = `const { parentPort } = require('node:worker_threads');
+      parentPort.postMessage(require('node:fs').readlinkSync('/proc/thread-self'));
+      parentPort.on('message', () => {});`;
+    const worker = new Worker(code, { eval: true });
+    const [link] = (await once(worker, 'message')) as [string];
+    const other = { ...currentOwner(), instance: `other.${link.split('/').pop() ?? ''}` };
+    expect(lifeOf(other)).toBe('alive');
+    await worker.terminate();
+    await expect.poll(() => lifeOf(other)).toBe('dead');
+    expect(lifeOf({ ...other, pid: process.ppid, start: '' })).toBe('unknown');
+  });
+
+  it.skipIf(!hasProc)('is neither alive nor dead if it may be an earlier process with the same ids', () => {
+    const thread = /\d+$/.exec(readlinkSync('/proc/thread-self'))?.[0] ?? '';
+    expect(currentOwner().instance).toMatch(new RegExp(`\\.${thread}$`));
+    expect(lifeOf({ ...currentOwner(), instance: `earlier.${thread}` })).toBe('unknown');
   });
 
   it.skipIf(!hasProc)('is dead if the current process has the same pid but started at another time', () => {
