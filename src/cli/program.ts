@@ -1,7 +1,8 @@
-import { Command } from 'commander';
+import { Command, type Option } from 'commander';
 import {
   type RunAction,
   addCommands,
+  childOf,
   type ListedCommand,
   ParserError,
   loadCommand,
@@ -155,6 +156,7 @@ export function createProgram(argv: readonly string[], act: RunAction, screens =
     .version(version, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help')
     .helpCommand(false)
+    .enablePositionalOptions()
     .configureOutput({
       writeOut: (text) => appendText(text, screens.out),
       writeErr: (text) => appendText(text, screens.err),
@@ -181,7 +183,7 @@ export function createProgram(argv: readonly string[], act: RunAction, screens =
   addCommands(root, run, commands);
   return {
     root,
-    run: () => parse(root, isAll ? argv.map((word) => (word === '--help-all' ? '--help' : word)) : argv),
+    run: () => parse(root, argv),
     parserOutput: () => outputText,
     helpTarget: () => (isOverview ? undefined : helpCommand),
   };
@@ -190,7 +192,7 @@ export function createProgram(argv: readonly string[], act: RunAction, screens =
 async function parse(root: Command, argv: readonly string[]): Promise<void> {
   await loadCommand(root);
   try {
-    await root.parseAsync(argv, { from: 'user' });
+    await root.parseAsync(await withGlobalsFirst(root, argv), { from: 'user' });
   } catch (error) {
     if (!(error instanceof ParserError)) throw error;
     const { command, commanderError } = error;
@@ -198,6 +200,58 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
     if (commanderError.code === 'commander.unknownCommand') await loadAll(root);
     throw usageErrorOf(commanderError, command);
   }
+}
+
+// Moves the global flags to the front, where the parser requires them (`enablePositionalOptions`). By default, the parser
+// would also find them in the values of other flags: `--prompt --verbose` would be sent with the next word as its prompt.
+async function withGlobalsFirst(root: Command, argv: readonly string[]): Promise<string[]> {
+  const [globals, others]: [string[], string[]] = [[], []];
+  let command = root;
+  let isInPath = true;
+  for (let at = 0; at < argv.length; at += 1) {
+    const word = argv[at] ?? '';
+    if (word === '--') return [...globals, ...others, ...argv.slice(at)];
+    if (!word.startsWith('-') || word === '-') {
+      const child: Command | undefined = isInPath ? childOf(command, word) : undefined;
+      if (child !== undefined) await loadCommand((command = child));
+      isInPath &&= child !== undefined;
+      others.push(word);
+      continue;
+    }
+    const options = [...root.options, ...command.options];
+    for (const flag of flagsIn(word, options)) {
+      const option = optionOf(flag, options);
+      const isGlobal = option !== undefined && root.options.includes(option);
+      isInPath &&= isGlobal;
+      const words = isGlobal ? globals : others;
+      words.push(flag === '--help-all' ? '--help' : flag);
+      if (option?.required !== true || !/^(-[^-]|--[^=]*)$/.test(flag)) continue;
+      at += 1;
+      if (isGlobal && at === argv.length) return globals;
+      words.push(...argv.slice(at, at + 1));
+    }
+  }
+  return [...globals, ...others];
+}
+
+// Splits a group of short flags, such as `-qo FILE`. A word with an unknown letter is not a group.
+function flagsIn(word: string, options: readonly Option[]): string[] {
+  const flags: string[] = [];
+  for (let index = 1; index < word.length && !word.startsWith('--'); index += 1) {
+    const flag = `-${word.charAt(index)}`;
+    const option = optionOf(flag, options);
+    if (option === undefined) return [word];
+    if (!option.isBoolean()) return [...flags, `-${word.slice(index)}`];
+    flags.push(flag);
+  }
+  return flags.length === 0 ? [word] : flags;
+}
+
+// Returns the option of a flag, which may contain the option's value.
+function optionOf(flag: string, options: readonly Option[]): Option | undefined {
+  if (flag.startsWith('--')) return options.find(({ long }) => long === flag.split('=', 1)[0]);
+  const option = options.find(({ short }) => short === flag.slice(0, 2));
+  return flag.length === 2 || option?.isBoolean() === false ? option : undefined;
 }
 
 /** Returns the words before `--`. The words after `--` are text, not flags. */
