@@ -14,7 +14,7 @@ import { removeFile } from '../files/whole-file.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { isLocalPath } from '../protocols/protocol.ts';
-import { assetFields, fieldName, fieldsOfFlags } from './manifest/fields.ts';
+import { assetFields, fieldName, fieldsOfFlags, listItems } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';
 import { mayRefer } from './row-graph.ts';
@@ -192,7 +192,7 @@ const fileFields = fieldsOfFlags((flag) => flag.kind === 'file').add('file');
 function isSelfContained({ name, value }: WrittenField): boolean {
   const field = fieldName(name);
   const readsFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
-  const isLocalAsset =
-    assetFields.has(field) && [value].flat().some((each) => typeof each === 'string' && isLocalPath(each));
+  const assets = assetFields.has(field) ? [value].flat() : [];
+  const isLocalAsset = assets.some((each) => typeof each === 'string' && listItems(each).some(isLocalPath));
   return !readsFile && !isLocalAsset && !mayRefer({ name, value }) && !fileFields.has(field);
 }

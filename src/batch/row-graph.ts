@@ -159,9 +159,9 @@ export function references({ kind, flags }: Row): { ref: string; field: string }
     });
 }
 
-/** Whether a field may refer to a job. True for an asset field with a word that begins with `@`. */
+/** Whether a field may refer to a job. True for an asset field with an item that begins with `@`. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
-  const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
+  const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|[\s,;])@/.test(each));
   return hasReference && assetFields.has(fieldName(name));
 }
 

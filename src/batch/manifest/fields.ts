@@ -54,6 +54,15 @@ export function rowId(written: string): string {
   return written.trim().replace(/\s+/g, '-');
 }
 
+// A separator after white space, at the beginning, before white space or the end, or before a URL or a reference. Any
+// other comma or semicolon may be part of a URL. The lookbehind keeps a long run of commas from taking quadratic time.
+const listSeparator = /\s[\s,;]*|^[,;]+|(?<![,;])[,;]+(?=\s|$|https?:\/\/|data:|sha256:|@)/i;
+
+/** Splits the text of a list field at white space, and at commas and semicolons that cannot be part of a URL. */
+export function listItems(text: string): string[] {
+  return text.split(listSeparator).filter((item) => item !== '');
+}
+
 const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
 
 /** Whether a column's name marks the column as a comment for the file's readers, such as `#Mood` or `Notes`. */

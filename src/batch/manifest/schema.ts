@@ -7,7 +7,7 @@ import { isKeyName, keyNameRules } from '../../jobs/ref.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
-import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
+import { kinds, listItems, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import type { Problem, WrittenField } from './fields.ts';
 
@@ -36,12 +36,17 @@ const switchValue = z.pipe(
 );
 const wordList = z.pipe(
   z.union(
-    [z.string(), z.array(z.string())],
-    'a list of strings, or one string with spaces between the values',
+    [
+      z
+        .string()
+        .check(
+          z.describe('values separated by spaces, or by commas or semicolons before a space, a URL or @'),
+        ),
+      z.array(z.string()),
+    ],
+    'a list of strings, or one string with spaces or commas between the values',
   ),
-  z.transform((value) =>
-    typeof value === 'string' ? value.split(/\s+/).filter((word) => word !== '') : value,
-  ),
+  z.transform((value) => (typeof value === 'string' ? listItems(value) : value)),
 );
 
 // Returns the schema of a flag's value, including the flag's own check.
