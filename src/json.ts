@@ -77,6 +77,44 @@ function inexactNumber(text: string): string | undefined {
   return undefined;
 }
 
+/**
+ * Parses JSON like {@link parseBodyJson}, and refuses an object in which a name occurs twice: `JSON.parse` would silently
+ * use the last value.
+ * @throws SyntaxError if the text is not JSON; RangeError if a value would change or a name is repeated.
+ */
+export function parseUniqueJson(text: string): Json {
+  const value = parseBodyJson(text);
+  const name = duplicateName(text);
+  if (name !== undefined) throw new RangeError(`duplicate field ${name.slice(0, 60) || '""'}`);
+  return value;
+}
+
+// Returns the first name that an object in valid JSON repeats. The name before a colon is the last string read.
+function duplicateName(text: string): string | undefined {
+  const outerNames: Set<string>[] = [];
+  let names = new Set<string>();
+  let [start, end, inString] = [0, 0, false];
+  for (let index = 0; index < text.length; index += 1) {
+    const character = text[index];
+    if (character === '\\') index += 1;
+    else if (character === '"') {
+      inString = !inString;
+      if (inString) start = index;
+      else end = index + 1;
+    } else if (inString) continue;
+    else if (character === '{') {
+      outerNames.push(names);
+      names = new Set();
+    } else if (character === '}') names = outerNames.pop() ?? names;
+    else if (character === ':') {
+      const name = JSON.parse(text.slice(start, end)) as string;
+      if (names.has(name)) return name;
+      names.add(name);
+    }
+  }
+  return undefined;
+}
+
 /** Parses JSON like {@link parseJson}, but returns undefined if the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
   // Avoids the cost of throwing an error for each short line of a stream that is not JSON.

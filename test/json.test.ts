@@ -9,6 +9,7 @@ import {
   parseBodyJson,
   parseCutJson,
   parseJson,
+  parseUniqueJson,
   textAt,
   tryParseJson,
   type Json,
@@ -242,5 +243,67 @@ describe('parseBodyJson', () => {
 
   it("throws the parser's error for invalid JSON", () => {
     expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
+  });
+});
+
+// JSON text of objects whose names may repeat, including names with escapes, quotes and braces, with the nested names.
+const names = fc.oneof(
+  fc.constantFrom('a', 'b', '', '"', '\\', '{', '}', ':', '":', '__proto__', '\u00e9'),
+  fc.string({ unit: 'binary', maxLength: 3 }),
+);
+const blank = fc.constantFrom('', ' ', '\t');
+// Escapes all characters or only those that JSON requires, so that one name has several spellings.
+const spelled = (name: string, isEscaped: boolean): string =>
+  isEscaped
+    ? `"${Array.from({ length: name.length }, (_, at) => `\\u${name.charCodeAt(at).toString(16).padStart(4, '0')}`).join('')}"`
+    : JSON.stringify(name);
+interface Written {
+  text: string;
+  isRepeated: boolean;
+}
+const { value: written } = fc.letrec<{ value: Written }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3 },
+    fc.oneof(names, fc.integer(), fc.boolean(), fc.constant(null)).map((value) => ({
+      text: JSON.stringify(value),
+      isRepeated: false,
+    })),
+    fc.array(tie('value'), { maxLength: 3 }).map((items) => ({
+      text: `[${items.map(({ text }) => text).join(',')}]`,
+      isRepeated: items.some(({ isRepeated }) => isRepeated),
+    })),
+    fc.array(fc.tuple(names, fc.boolean(), blank, tie('value')), { maxLength: 4 }).map((members) => ({
+      text: `{${members.map(([name, isEscaped, space, { text }]) => `${space}${spelled(name, isEscaped)}${space}:${space}${text}`).join(',')}}`,
+      isRepeated:
+        new Set(members.map(([name]) => name)).size < members.length ||
+        members.some(([, , , { isRepeated }]) => isRepeated),
+    })),
+  ),
+}));
+
+describe('parseUniqueJson', () => {
+  it('refuses exactly the texts in which an object repeats a name', () => {
+    fc.assert(
+      fc.property(written, ({ text, isRepeated }) => {
+        if (isRepeated) expect(() => parseUniqueJson(text)).toThrow(/^duplicate field /);
+        else expect(parseUniqueJson(text)).toEqual(JSON.parse(text));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it.each([
+    ['{"prompt":"a","prompt":"b"}', 'prompt'],
+    ['{"a":1,"\\u0061":1}', 'a'],
+    ['[{"body":{"x":[{"y":1,"y":1}]}}]', 'y'],
+    ['{"":1,"":1}', '""'],
+    ['{"a":{"b":1},"b":{},"a":1}', 'a'],
+  ])('refuses %s and shows the name', (text, name) => {
+    expect(() => parseUniqueJson(text)).toThrow(new RangeError(`duplicate field ${name}`));
+  });
+
+  it('refuses what parseBodyJson refuses', () => {
+    expect(() => parseUniqueJson('{"a":1,"a"')).toThrow(SyntaxError);
+    expect(() => parseUniqueJson('[9007199254740993]')).toThrow('would lose precision');
   });
 });

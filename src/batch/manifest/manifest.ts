@@ -9,7 +9,7 @@ import { readHead, type Head } from './schema.ts';
 import type { ManifestRecord, Problem, WrittenField } from './fields.ts';
 import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './row.ts';
 import { namesIn } from './template.ts';
-import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';
+import { isObject, parseUniqueJson, type Json, type JsonObject } from '../../json.ts';
 
 /** A row, or the problems with a row (`isRow` is true) or with the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
@@ -195,7 +195,7 @@ function fieldsOf(value: JsonObject, line: number): WrittenField[] {
 
 function parseLine(text: string, line: number, report: (problem: Problem) => void): Json | undefined {
   try {
-    return parseBodyJson(text);
+    return parseUniqueJson(text);
   } catch (error) {
     const reason = printableLine(messageOf(error), 200);
     report({ line, message: error instanceof RangeError ? reason : `it is not JSON: ${reason}` });

@@ -210,6 +210,17 @@ describe('JSON Lines manifests', () => {
   });
 });
 
+describe('a row in JSON Lines that repeats a name', () => {
+  it.each([
+    ['{"protocol":"c","prompt":"FIRST","prompt":"SECOND"}', 'prompt'],
+    ['{"protocol":"c","body":{"seed":1,"seed":2}}', 'seed'],
+  ])('is refused: %s', async (text, name) => {
+    const { rows, problems } = await read('m.jsonl', `${text}\n${jsonl(c)}`);
+    expect(problems).toEqual([`m:1: duplicate field ${name}`]);
+    expect(rows.map(({ line }) => line)).toEqual([2]);
+  });
+});
+
 describe('a YAML manifest', () => {
   it('is read with its settings, and the rows of its matrix follow the other rows', async () => {
     const yaml = `
