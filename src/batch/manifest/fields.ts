@@ -63,7 +63,8 @@ export function listItems(text: string): string[] {
   return text.split(listSeparator).filter((item) => item !== '');
 }
 
-const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
+/** The names of columns for the file's readers. */
+export const remarks: readonly string[] = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
 
 /** Whether a column's name marks the column as a comment for the file's readers, such as `#Mood` or `Notes`. */
 export function isRemark(written: string): boolean {

@@ -7,7 +7,7 @@ import { isKeyName, keyNameRules } from '../../jobs/ref.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
-import { kinds, listItems, rowFlags, rowId, nameHint } from './fields.ts';
+import { kinds, listItems, remarks, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import type { Problem, WrittenField } from './fields.ts';
 
@@ -27,11 +27,23 @@ function checkBy<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
   });
 }
 
+// Returns a pattern that matches the words in any case. A pattern in JSON Schema cannot ignore the case.
+function wordPattern(words: readonly string[]): RegExp {
+  return new RegExp(`^(${words.map(anyCase).join('|')})$`);
+}
+
+function anyCase(word: string): string {
+  return word.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`);
+}
+
 const plainText = z.string('text');
 const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number or text'), z.transform(String));
 // If only one alternative's check fails, zod uses the message of that check.
 const switchValue = z.pipe(
-  z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i, 'true or false'))], 'true or false'),
+  z.union(
+    [z.boolean(), z.string().check(z.regex(wordPattern(['true', 'false']), 'true or false'))],
+    'true or false',
+  ),
   z.transform((value) => String(value).toLowerCase() === 'true'),
 );
 const wordList = z.pipe(
@@ -137,7 +149,9 @@ function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
 function buildRowSchema(kind: JobKind): RowSchema {
   const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), flagSchema(flag)]));
   const protocol = z.optional(
-    z.literal(kind).check(z.describe("the row's protocol; allowed in the defaults")),
+    z
+      .union([z.literal(kind), z.string().check(z.regex(wordPattern([kind])))])
+      .check(z.describe("the row's protocol; allowed in the defaults")),
   );
   return z.strictObject({ protocol, ...common, ...flags, ...kindFields(kind) });
 }
@@ -174,7 +188,11 @@ export const headSchema = z.strictObject({
   ),
 });
 
-const row = z.union([...rowSchemas.values()]).register(z.globalRegistry, { id: 'row' });
+const row = z.union([...rowSchemas.values()]).register(z.globalRegistry, {
+  id: 'row',
+  description:
+    'The fields of a row. mgw also accepts a column that a template uses, such as animal for {animal}. This schema accepts it only if its name begins with #, as in #animal.',
+});
 const manifest = z.extend(headSchema, {
   defaults: z.optional(row),
   matrix: z.optional(
@@ -200,9 +218,18 @@ export function manifestJsonSchema(): JsonObject {
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;
-  schema.patternProperties = { '^set\\..': {}, '^#': {} };
-  for (const [name, property] of Object.entries(properties))
+  const patterns: typeof properties = {
+    '^[Ss][Ee][Tt]\\..': {},
+    '^#': {},
+    [wordPattern(remarks).source]: {},
+  };
+  for (const [name, property] of Object.entries(properties)) {
     properties[name.replaceAll('-', '_')] ??= property;
+    // Begins with a capital letter, because validators refuse a pattern that also matches one of the properties.
+    const rest = anyCase(name.slice(1)).replaceAll('-', '[\\s_-]+');
+    patterns[`^${name.charAt(0).toUpperCase()}${rest}$`] = property;
+  }
+  schema.patternProperties = patterns;
 }
 
 /** The parsed members of a YAML manifest, except its rows. */
