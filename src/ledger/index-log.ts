@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import type { Job } from '../job.ts';
-import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
+import { appendFile, createFile, readTail } from './durable-file.ts';
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
@@ -153,18 +153,10 @@ class IndexLog {
     const isDurable = this.#isDurable;
     this.#isDurable = false;
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
-    await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
-    return this.#append(this.#path, lines.join(''), { isDurable });
-  }
-
-  async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
-    const result = appendFile(path, text, options).catch(async (error: unknown) => {
-      if (systemCode(error) !== 'ENOENT') throw error;
-      // The file was removed after the completeness check.
-      await this.#complete();
-      return appendFile(path, text, options);
-    });
-    return (await result).after;
+    const complete = (): Promise<void> => this.#complete();
+    await repeatIfRemoved(() => this.#count(lines.length), complete);
+    const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
+    return (await repeatIfRemoved(write, complete)).after;
   }
 
   /** Adds a job's lines that are missing from the log. */
@@ -186,6 +178,9 @@ class IndexLog {
       this.#refresh();
       return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
     });
+    // Concurrent completions may have written surplus lines. Unless these are counted, a later loss goes unnoticed.
+    const uncounted = this.#lines.count - sizeOf(this.#countPath);
+    if (uncounted > 0) await this.#count(uncounted).catch(() => undefined);
     return this.#lines;
   }
 
@@ -214,24 +209,44 @@ class IndexLog {
     else lines.add(newLines.tail.length);
   }
 
-  // Any number of processes may complete the log concurrently: each adds the lines that it does not find.
-  async #complete(): Promise<void> {
+  #complete(): Promise<void> {
+    return repeatIfRemoved(() => this.#addMissing());
+  }
+
+  // Any number of processes may complete the log concurrently: each adds the lines that it does not find. If the log
+  // loses lines meanwhile, it has fewer lines than its count afterwards.
+  async #addMissing(): Promise<void> {
     await Promise.all(
       [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
     );
+    const count = sizeOf(this.#countPath);
     this.#refresh();
     const missing = this.#missing(this.#jobs.ids());
-    // A log with an empty count would be treated as lost, so always add a line.
-    missing.push(filler);
+    // A log with an empty count would be treated as lost, so it has at least one line.
+    const lost = Math.max(1, count) - this.#lines.count;
+    missing.push(...Array<IndexEntry>(Math.max(0, lost - missing.length)).fill(filler));
     // Count all lines before writing the first one. If the process dies in between, the index is known to be
     // incomplete.
-    await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });
+    await this.#count(this.#lines.count + missing.length - count);
     while (missing.length > 0)
       await appendFile(this.#path, missing.splice(0, maxLinesPerWrite).map(indexLine).join(''));
     this.#refresh();
-    const lineDeficit = sizeOf(this.#countPath) - this.#lines.count;
-    await appendFile(this.#path, indexLine(filler).repeat(Math.max(0, lineDeficit)));
   }
+
+  async #count(lines: number): Promise<void> {
+    if (lines > 0) await appendFile(this.#countPath, '+'.repeat(lines), { tornEnd: '', isDurable: false });
+  }
+}
+
+// Repeats an action during which a file was removed. Calls `recover` before each repetition.
+async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise<void>): Promise<T> {
+  for (let tries = 1; ; tries += 1)
+    try {
+      return await act();
+    } catch (error) {
+      if (systemCode(error) !== 'ENOENT' || tries === maxTries) throw error;
+      await recover?.();
+    }
 }
 
 /**
@@ -248,6 +263,9 @@ export async function writeIndexed<T>(
   if (!isStillIndexed()) await add();
   return result;
 }
+
+/** Maximum number of attempts to write a file that other processes remove. */
+const maxTries = 5;
 
 /** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;

@@ -633,6 +633,34 @@ describe('an index', () => {
     expect((await ledger.listed()).slice()).toEqual([id]);
   });
 
+  it('regains a lost line even if it had a surplus line before', async () => {
+    const { ledger, state, id } = await made();
+    const other = await make(ledger, 5);
+    const log = join(state, 'index.log');
+    const lines = readFileSync(log, 'latin1').match(/.{31}\n/g) ?? [];
+    writeFileSync(log, [...lines.slice(0, 1), ...lines].join(''), 'latin1');
+    for (const fingerprint of ['f1', 'f9']) await ledger.lookup('fingerprint', fingerprint);
+    truncateSync(log, 32 * lines.length);
+    const later = await openFileLedger(state, () => now);
+    expect((await later.listed()).slice()).toEqual([id, other]);
+  });
+
+  it.each([
+    ['cut', (log: string): void => truncateSync(log)],
+    ['removed', (log: string): void => rmSync(log)],
+  ])('finds every job even if it is %s while it is being completed', async (_, damage) => {
+    const { ledger, state, id } = await made();
+    appendFileSync(join(state, 'index.count'), '+');
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep((change, path) => {
+      if (change !== 'append' || !path.endsWith('index.log')) return;
+      beforeEachStep(undefined);
+      damage(path);
+    });
+    await ledger.lookup('fingerprint', 'f1');
+    expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+  });
+
   it('is completed once, rather than by each command, if no job has a handle', async () => {
     const { ledger, state } = await made();
     for (let lookups = 0; lookups < 2; lookups += 1)

@@ -27,8 +27,8 @@ export const plants = {
     ['ledger/index-log.ts', 'count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder)', 'true'],
     [
       'ledger/index-log.ts',
-      'await this.#complete();\n      return',
-      "await createFile(path, '').catch(ignoreExisting);\n      return",
+      'const complete = (): Promise<void> => this.#complete();',
+      "const complete = (): Promise<void> => createFile(this.#path, '').catch(ignoreExisting);",
     ],
   ],
   'index-after-removal': [
