@@ -191,6 +191,9 @@ export async function findEarlier(
     if (about !== undefined) return { doubt: { job, about }, newClaim, deliveredBefore };
     // Different keys mean different jobs, even with the same output.
     const isSameVariant = job.record.variant === order.variant;
+    // The claims do not lead to this job, because its claim was lost.
+    if (isSameVariant && order.key !== undefined && job.key === order.key)
+      return { job, newClaim, deliveredBefore };
     const isNew =
       isSameVariant && order.key === undefined && isDelivered(job) && !deliveredBefore.has(job.id);
     if (!order.fresh && (isNew || continuesWith(job, order, isNewest)))

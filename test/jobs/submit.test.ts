@@ -524,6 +524,15 @@ describe('a repeated command', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it('resumes a delivered job even if the claim of its key is lost', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ key: 'boat' });
+    await run(await depsFor(server.url, state), order).then((ran) => ran.delivered?.());
+    rmSync(join(state, 'claims', 'key.boat'));
+    expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0, isResumed: true });
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('checks the output before anything is paid for, but not if nothing needs to be paid for', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ checkBeforePaying: () => Promise.reject(new TypeError('it exists')) });
