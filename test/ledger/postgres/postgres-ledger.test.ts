@@ -196,7 +196,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
 
   it('the ledger continues after the server is killed and restarted', async () => {
     const place = await newPlace();
-    const ledger = await place.open();
+    const ledger = await place.open(patient);
     const id = newJobId(now);
     await ledger.create(id, [prepared, accepted]);
     await place.server.kill();
