@@ -191,7 +191,8 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
   const submission = submissionOf(work);
   const isSame = fingerprint === fingerprintOf(submission, deps.gateway) && variant === submission.variant;
   if (fingerprint === lostFingerprint || isSame) return undefined;
-  return changesFrom(job, submission, deps.gateway, work.isFromFile);
+  const changes = changesFrom(job, submission, deps.gateway, work.isFromFile);
+  return changes.length === 0 ? undefined : changes;
 }
 
 /** Counts a run's rows in each state. */

@@ -284,7 +284,9 @@ async function lookUpLink(
   // A removed job may have been imported again with a different body.
   const isLost = job.record.fingerprint === lostFingerprint;
   const recordedFingerprint = isLost ? holder.fingerprint : job.record.fingerprint;
-  if (recordedFingerprint !== fingerprint || (!isLost && job.record.variant !== order.variant))
-    throw keyConflict(key, job, changesFrom(job, order, gateway));
+  if (recordedFingerprint !== fingerprint || (!isLost && job.record.variant !== order.variant)) {
+    const changes = changesFrom(job, order, gateway);
+    if (isLost || changes.length > 0) throw keyConflict(key, job, changes);
+  }
   return { job, newClaim };
 }

@@ -4,7 +4,8 @@ import { isSameGateway, type Order, recordedBody } from './order.ts';
 
 /**
  * Describes how an order differs from the request of a job with another fingerprint or variant: the gateway, the
- * protocol and the fields, eight lines at most.
+ * protocol and the fields, eight lines at most. Empty if both send the same request, although one of the commands left
+ * a field to a default.
  * @param isHidden whether to omit the values of a field
  */
 export function changesFrom(
@@ -17,11 +18,10 @@ export function changesFrom(
   if (job.protocol !== protocol) changes.unshift(`the protocol was ${job.protocol}, is ${protocol}`);
   if (!isSameGateway(job.base_url, gateway))
     changes.unshift(`the gateway was ${shownGateway(job.base_url)}, is ${shownGateway(gateway)}`);
-  if (changes.length > 0) return changes.slice(0, 8);
   // A WAV file is requested as PCM, so both have the same body.
-  return job.record.variant === variant
-    ? ['the request differs']
-    : [`the format was ${job.record.variant ?? 'pcm'}, is ${variant ?? 'pcm'}`];
+  if (changes.length === 0 && job.record.variant !== variant)
+    return [`the format was ${job.record.variant ?? 'pcm'}, is ${variant ?? 'pcm'}`];
+  return changes.slice(0, 8);
 }
 
 // Omits credentials and the query, which an imported record may contain. The sandbox's name is not a URL.

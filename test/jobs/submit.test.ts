@@ -524,6 +524,18 @@ describe('a repeated command', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it('resumes the job of its key if only a default was specified explicitly', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const body = { model: 'vendor-h3', prompt: 'a paper boat', duration: 5 };
+    const userBody = { model: 'vendor-h3', prompt: 'a paper boat' };
+    await run(await depsFor(server.url, state), orderOf({ key: 'boat', body, userBody }));
+    const explicit = await run(await depsFor(server.url, state), orderOf({ key: 'boat', body }));
+    expect(explicit).toMatchObject({ exit: 0, isResumed: true });
+    const other = orderOf({ key: 'boat', body: { ...body, duration: 6 } });
+    expect((await run(await depsFor(server.url, state), other)).exit).toBe(2);
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('resumes a delivered job even if the claim of its key is lost', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
