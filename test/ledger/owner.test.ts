@@ -101,18 +101,21 @@ describe('a process', () => {
     expect([lifeOf(other), lifeOf({ ...other, start: '' })]).toEqual(['unknown', 'unknown']);
   });
 
-  it.skipIf(!hasProc)('is alive while its thread of the current process runs, and dead afterwards', async () => {
-    const code = `const { parentPort } = require('node:worker_threads');
+  it.skipIf(!hasProc)(
+    'is alive while its thread of the current process runs, and dead afterwards',
+    async () => {
+      const code = `const { parentPort } = require('node:worker_threads');
       parentPort.postMessage(require('node:fs').readlinkSync('/proc/thread-self'));
       parentPort.on('message', () => {});`;
-    const worker = new Worker(code, { eval: true });
-    const [link] = (await once(worker, 'message')) as [string];
-    const other = { ...currentOwner(), instance: `other.${link.split('/').pop() ?? ''}` };
-    expect(lifeOf(other)).toBe('alive');
-    await worker.terminate();
-    await expect.poll(() => lifeOf(other)).toBe('dead');
-    expect(lifeOf({ ...other, pid: process.ppid, start: '' })).toBe('unknown');
-  });
+      const worker = new Worker(code, { eval: true });
+      const [link] = (await once(worker, 'message')) as [string];
+      const other = { ...currentOwner(), instance: `other.${link.split('/').pop() ?? ''}` };
+      expect(lifeOf(other)).toBe('alive');
+      await worker.terminate();
+      await expect.poll(() => lifeOf(other)).toBe('dead');
+      expect(lifeOf({ ...other, pid: process.ppid, start: '' })).toBe('unknown');
+    },
+  );
 
   it.skipIf(!hasProc)('is neither alive nor dead if it may be an earlier process with the same ids', () => {
     const thread = /\d+$/.exec(readlinkSync('/proc/thread-self'))?.[0] ?? '';
