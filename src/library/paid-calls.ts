@@ -26,7 +26,7 @@ import { PassThrough, type Writable } from 'node:stream';
 import type { Delivered } from '../flows/deliver.ts';
 import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
-import { jsonObject, type JsonObject } from '../json.ts';
+import { jsonObject } from '../json.ts';
 import { absoluteOutput, checkNoTemplate } from '../store-url.ts';
 import { composeSpeech } from '../speech/compose.ts';
 
@@ -180,7 +180,7 @@ async function speakText(
   const { text, speaker, format, sampleRate, params = {}, check, key, newTake: fresh = false } = order;
   checkKeyName(key, fresh);
   if (typeof text !== 'string') throw usageError('text is required.');
-  const fields = { speaker, format, sampleRate, check, set: setsOf(jsonObject(params, 'params')) };
+  const fields = { speaker, format, sampleRate, check, params: jsonObject(params, 'params') };
   const target = typeof output === 'string' ? output : undefined;
   const speech = composeSpeech(text, target, fields, settings);
   for (const note of speech.advice) call.session.note(note);
@@ -188,9 +188,4 @@ async function speakText(
   const budget = amountText(order.budget);
   const submission = { output, force, sidecar, mark, fresh, deadline, key, budget };
   return speak(speech, submission, await depsOf(call));
-}
-
-// These parameters override all others, as with `--set req_params.NAME=JSON`.
-function setsOf(params: JsonObject): string[] {
-  return Object.entries(params).map(([name, value]) => `req_params.${name}=${JSON.stringify(value)}`);
 }

@@ -32,6 +32,8 @@ export interface SpeechFields extends Voice {
   /** The values of missing parts, if they are not taken from this machine's settings. */
   defaults?: Voice;
   set?: string[];
+  /** Fields of `req_params` by their exact names. They override all others. */
+  params?: JsonObject;
   /** Whether to run the local checks. Default: true. */
   check?: boolean;
   /** Whether the text was read from a file. If so, errors do not quote it. */
@@ -64,17 +66,17 @@ export function composeSpeech(
   fields: SpeechFields,
   settings: Settings,
 ): ComposedSpeech & { advice: string[] } {
-  const { set, speaker, sampleRate: userRate, defaults = voiceIn(settings) } = fields;
+  const { speaker, sampleRate: userRate, defaults = voiceIn(settings) } = fields;
   const userFormat = formatFor(fields.format, target);
   const chosen = userFormat ?? speechFormat(defaults.format ?? 'mp3');
-  const userBody = bodyOf(text, { format: userFormat?.wire, sampleRate: userRate, speaker }, set);
+  const userBody = bodyOf(text, { format: userFormat?.wire, sampleRate: userRate, speaker }, fields);
   // Defaults may differ between versions, so send the format and the sample rate explicitly (specification 9).
   const voice = {
     format: chosen.wire,
     sampleRate: userRate ?? defaults.sampleRate,
     speaker: speaker ?? defaults.speaker,
   };
-  const body = bodyOf(text, voice, set);
+  const body = bodyOf(text, voice, fields);
   // --set takes precedence over --format.
   const wire = textAt(body, 'req_params.audio_params.format') ?? chosen.wire;
   const format = wire === chosen.wire ? chosen : speechFormat(wire);
@@ -94,7 +96,11 @@ function voiceIn({ ttsFormat, ttsSampleRate, ttsSpeaker }: Settings): Voice {
   return { format: ttsFormat.value, sampleRate: ttsSampleRate.value, speaker: ttsSpeaker.value };
 }
 
-function bodyOf(text: string, { format, sampleRate, speaker }: Voice, set: string[] = []): JsonObject {
+function bodyOf(
+  text: string,
+  { format, sampleRate, speaker }: Voice,
+  { set = [], params }: SpeechFields,
+): JsonObject {
   const body: JsonObject = {
     req_params: {
       text,
@@ -103,6 +109,7 @@ function bodyOf(text: string, { format, sampleRate, speaker }: Voice, set: strin
         ...(format !== undefined && { format }),
         ...(sampleRate !== undefined && { sample_rate: sampleRate }),
       },
+      ...params,
     },
   };
   applySets(body, set);

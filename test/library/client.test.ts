@@ -584,6 +584,13 @@ describe('the library: speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: job });
   });
 
+  it('is requested with parameters whose names contain a dot or an equals sign', async () => {
+    const { server, client } = await speaking([hello, end]);
+    const params = { 'voice.style': 1, 'a=b': 1 };
+    await client.speak({ text: 'Hello.', output: join(freshFolder(), 'hello.mp3'), params });
+    expect(JSON.parse(server.requests[0]?.body ?? '')).toMatchObject({ req_params: params });
+  });
+
   it('yields the received audio and then throws an error if it breaks off', async () => {
     const { client } = await speaking([hello]);
     const received: Uint8Array[] = [];

@@ -60,6 +60,20 @@ test.each([
   },
 );
 
+test('a speech body contains additional parameters by their exact names', async () => {
+  const settings = await sessionIn(freshFolder()).settings();
+  const more = { 'voice.style': 1, 'a=b': 1, 'x[0]': 'y', speaker: 'v2', additions: { emotion: 'calm' } };
+  const { body, userBody } = composeSpeech('Hello', 'a.mp3', { speaker: 'v1', params: more }, settings);
+  expect(body).toEqual(
+    params({
+      ...more,
+      audio_params: { format: 'mp3', sample_rate: 24_000 },
+      additions: '{"emotion":"calm"}',
+    }),
+  );
+  expect(userBody).toMatchObject({ req_params: { 'voice.style': 1, 'a=b': 1, 'x[0]': 'y' } });
+});
+
 describe('the speech format', () => {
   const formatFor = async (
     format: string | undefined,
