@@ -10,7 +10,10 @@ import { jobIdPattern } from '../ledger/names.ts';
 /** A job as users see it, without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
 
-/** Returns the job object for `--json`: the members of design 2, in order. Members without a value are absent. */
+/**
+ * Returns the job object for `--json`: the members of design 2, in order. A member without a value is `undefined`, not
+ * absent, so that `--fields` recognizes its name.
+ */
 export function jobView(job: Job): JobView {
   return {
     id: job.id,

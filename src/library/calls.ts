@@ -184,9 +184,10 @@ export class Calls {
   }
 }
 
-/** Returns a job without the ledger's internal members, as in the published types. */
+/** Returns a job as in the published types: without the ledger's internal members and without undefined members. */
 export function publicJob(job: Job): Job {
-  return jobView(job) as Job;
+  const members = Object.entries(jobView(job)).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(members) as unknown as Job;
 }
 
 /**

@@ -76,6 +76,18 @@ describe('the library: a video', () => {
     expect(await client.job(job.id)).not.toHaveProperty('record');
   });
 
+  it('has no undefined members in its job, its files and its error', async () => {
+    const client = clientOf();
+    const output = join(freshFolder(), 'boat.mp4');
+    const { job, files } = await client.submit({ ...boat, output });
+    const watched = (await client.watch(job.id).next()).value;
+    gateway.script.submit.push({ status: 400, body: { error: { message: 'no' } } });
+    const { job: refused } = await errorOf(client.submit({ ...boat, key: 'refused' }));
+    const parts = [job, watched, refused, await client.job(job.id), await client.fetch(job.id), ...files];
+    for (const part of parts) expect(part).toStrictEqual(JSON.parse(JSON.stringify(part)));
+    expect([Object.hasOwn(job, 'error'), refused?.error?.message]).toEqual([false, 'no']);
+  });
+
   it('is waited for and saved in one call, with its sidecar', async () => {
     const output = join(freshFolder(), 'boat.mp4');
     const { job, files } = await clientOf().submit({ ...boat, output, sidecar: true });
