@@ -82,14 +82,16 @@ type Closer = () => Promise<void> | void;
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
   const secrets = new Secrets();
-  const settings = once(async () => {
-    const resolved = await options.settings();
-    secrets.add(sharedLedger(resolved)?.password, keyAtHand(resolved));
-    return resolved;
-  });
+  const readSettings = (): Promise<Settings> => settingsOf(options, secrets);
+  let settings = once(readSettings);
   const gateway = once(async () => {
     const resolved = await settings();
-    const openGateway = await gatewayOf(resolved, closers);
+    const openGateway = await gatewayOf(resolved, closers).catch((error: unknown) => {
+      // The user may add the missing setting before the next call. No payment is possible without a gateway.
+      settings = readSettings;
+      throw error;
+    });
+    settings = () => Promise.resolve(resolved);
     // Redact the configured key in the sandbox too, because a prompt may contain it by mistake.
     secrets.add(openGateway.key, resolved.key?.readIfValid());
     return openGateway;
@@ -113,7 +115,7 @@ export function openSession(options: SessionOptions): Session {
     note: (text) => options.note(secrets.redact(text)),
     redact: (text) => secrets.redact(text),
     hideKey: async () => secrets.add((await settings()).key?.readIfValid()),
-    settings,
+    settings: () => settings(),
     gateway,
     client,
     deadline: once(async () => (deadline = deadlineIn((await settings()).timeoutMs.value, options.clock))),
@@ -130,7 +132,7 @@ export function openSession(options: SessionOptions): Session {
       closers.push(() => budget.close());
       return budget;
     },
-    allowances: once(() => allowancesOf(session)),
+    allowances: once(async () => (await import('./budgets.ts')).configuredAllowance(session)),
     ...storeParts(() => session, closers),
     close: () => closeAll(closers),
     closeLedger: async () => current?.close(),
@@ -169,6 +171,12 @@ async function closeAll(closers: Closer[]): Promise<void> {
   for (const close of closers.splice(0).reverse()) await close();
 }
 
+async function settingsOf(options: SessionOptions, secrets: Secrets): Promise<Settings> {
+  const settings = await options.settings();
+  secrets.add(sharedLedger(settings)?.password, keyAtHand(settings));
+  return settings;
+}
+
 // Returns the key if it can be read without blocking: most commands need no key, and a key file may be a pipe.
 function keyAtHand({ key }: Settings): string {
   const text = key?.readAtHand() ?? '';
@@ -201,8 +209,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
-  const { openFileLedger } = await import('../ledger/file-ledger.ts');
-  return openFileLedger(ledgerFolder(settings), () => clock.now());
+  return (await import('../ledger/file-ledger.ts')).openFileLedger(ledgerFolder(settings), () => clock.now());
 }
 
 // Returns undefined if the ledger is a folder.
@@ -280,11 +287,6 @@ function storeParts(
     store: once(async () => withCloser((await import('./open-stores.ts')).openInputs(session()))),
     objects: once(async () => withCloser((await import('./open-stores.ts')).openObjects(session()))),
   };
-}
-
-async function allowancesOf(session: Session): Promise<Allowance[]> {
-  const { configuredAllowance } = await import('./budgets.ts');
-  return configuredAllowance(session);
 }
 
 // Caches the result of `make`, but not a failure: in a long-running server, the next call may succeed.

@@ -30,6 +30,25 @@ it('a session opens its ledger again if the first attempt failed', async () => {
   expect(existsSync(join(state, 'jobs'))).toBe(true);
 });
 
+it('a session reads its settings again if a setting of the gateway was missing, and then keeps them', async () => {
+  let env: NodeJS.ProcessEnv = { MGW_STATE_DIR: freshFolder() };
+  const session = openSession({
+    clock: fakeClock(),
+    settings: () => Promise.resolve(resolveSettings({ flags: {}, env, file: { profiles: {} } })),
+    note: () => undefined,
+    signals: () => ({ soft: new AbortController().signal, hard: new AbortController().signal }),
+  });
+  await expect(session.client()).rejects.toMatchObject({ code: 'config' });
+  expect((await session.settings()).baseUrl).toBeUndefined();
+  env = { ...env, MGW_BASE_URL: 'http://127.0.0.1:1', MGW_API_KEY: 'k' };
+  expect(await session.gateway()).toMatchObject({ name: 'http://127.0.0.1:1', key: 'k' });
+  expect((await session.jobDeps()).key).toBe('k');
+  const settings = await session.settings();
+  env = { ...env, MGW_API_KEY: 'another' };
+  expect(await session.settings()).toBe(settings);
+  await session.close();
+});
+
 it('the sandbox is recorded under its own name, regardless of the configured gateway', () => {
   const env = { MGW_BASE_URL: 'https://gateway.example/', MGW_API_KEY: 'k' };
   const gatewayOf = (flags: object): string | undefined =>
