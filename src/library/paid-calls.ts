@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { abortWith } from '../clock.ts';
 import { usageError, MgwError, systemCode } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { inFolder, submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
@@ -140,21 +141,18 @@ export async function* speakStream(
   const giveUp =
     order.giveUp === undefined ? abandoned.signal : AbortSignal.any([order.giveUp, abandoned.signal]);
   const pipe = new PassThrough();
-  const abandon = (): void => {
-    abandoned.abort(new Error('the consumer has closed the stream'));
-    pipe.destroy();
-  };
+  abandoned.signal.addEventListener('abort', () => pipe.destroy());
   const speaking = calls.run('speakStream', streamKinds, { ...order, giveUp }, async (call) => {
     // The loop that reads the stream may itself close the client. It then reads no more, so the stream is abandoned.
-    call.closing.addEventListener('abort', abandon);
-    return speakText(call, order, pipe).finally(() => call.closing.removeEventListener('abort', abandon));
+    const unlink = abortWith(call.closing, abandoned);
+    return speakText(call, order, pipe).finally(unlink);
   });
   const endPipe = (): void => void pipe.end();
   const pipeEnded = speaking.then(endPipe, endPipe);
   try {
     yield* piecesOf(pipe);
   } finally {
-    abandon();
+    abandoned.abort(new Error('the consumer has closed the stream'));
     await pipeEnded;
   }
   const { job, delivered } = await speaking;

@@ -619,6 +619,21 @@ describe('the library: speech', () => {
     expect(await errorOf(listen())).toMatchObject({ charged: 'no', retry: 'never', job: { key: 'hello' } });
   });
 
+  it('is silent even if many streams of one client are read at the same time', async () => {
+    const warn = vi.spyOn(process, 'emitWarning');
+    onEnd(() => warn.mockRestore());
+    const { server, client } = await speaking([hello, end]);
+    const read = async (text: string): Promise<number> => {
+      let size = 0;
+      for await (const piece of client.speakStream({ text })) size += piece.length;
+      return size;
+    };
+    const sizes = await Promise.all(Array.from({ length: 12 }, (_, index) => read(`Number ${index}.`)));
+    expect(sizes).toEqual(sizes.map(() => hello.length));
+    expect(server.requests).toHaveLength(12);
+    expect(warn).not.toHaveBeenCalled();
+  });
+
   it('can be abandoned by its reader, or by closing the client inside the loop', async () => {
     const { server, client } = await speaking((response) => {
       response.writeHead(200);
