@@ -30,9 +30,12 @@ type PaymentQuestion = z.infer<typeof questionSchema>;
 /** The signed state that a client returns with the user's answer. */
 const stateSchema = questionSchema.extend({ id: z.string() });
 
-// The part of a client's request that declares whether the client can ask its user.
+// The part of a client's request that declares that the client can show its user a form. A client that declares no
+// mode can.
 const capabilitiesSchema = z.looseObject({
-  [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
+  [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({
+    elicitation: z.looseObject({}).refine((modes) => 'form' in modes || !('url' in modes)),
+  }),
 });
 
 /** The time limit for the user's answer, in seconds. It is shorter than a client's timeout. */
@@ -78,10 +81,11 @@ export class Confirmation {
   ): Promise<Answer | InputRequiredResult | undefined> {
     // In protocol revisions without requests from servers, each client request declares the client's capabilities.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(question, message, command, context);
-    const params = { message: `${message} Pay for it?`, requestedSchema: confirmationForm };
     try {
-      const answer = await context.mcpReq.send(
-        { method: 'elicitation/create', params },
+      // Deprecated because later revisions lack it. Unlike `send`, it refuses a client that cannot show a form.
+      // eslint-disable-next-line @typescript-eslint/no-deprecated
+      const answer = await context.mcpReq.elicitInput(
+        { mode: 'form', message: `${message} Pay for it?`, requestedSchema: confirmationForm },
         { timeout: maxAnswerSeconds * 1000 },
       );
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;

@@ -54,15 +54,19 @@ export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
 type Kind = (typeof clients)[number];
 
-/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user if `person` is set. */
+/**
+ * Connects an official client to `mgw ARGS` in this process. The client can prompt its user if `person` is set, in the
+ * modes of `elicitation`.
+ */
 export async function connect(
   kind: Kind,
   user: User,
   args: readonly string[],
   person?: Person,
+  elicitation: object = {},
 ): Promise<Agent> {
   const server = new ServerHere(user, args);
-  return { ...(await agentOf(kind, server, person)), stderr: textOf(server.stderr) };
+  return { ...(await agentOf(kind, server, person, elicitation)), stderr: textOf(server.stderr) };
 }
 
 /** Connects an official client to `mgw ARGS` in a separate process, with the client's own transport. */
@@ -142,19 +146,26 @@ class ServerHere implements Transport {
 
 type Common = Pick<Agent, 'call' | 'tools' | 'close'>;
 
-async function agentOf(kind: Kind, transport: Transport, person: Person | undefined): Promise<Common> {
+async function agentOf(
+  kind: Kind,
+  transport: Transport,
+  person: Person | undefined,
+  elicitation: object = {},
+): Promise<Common> {
+  const capabilities = person === undefined ? {} : { elicitation };
   const agent = await (kind === 'v1'
-    ? connectV1(transport, person)
-    : connectV2(transport, kind !== 'v2', person));
+    ? connectV1(transport, person, capabilities)
+    : connectV2(transport, kind !== 'v2', person, capabilities));
   onEnd(() => agent.close());
   return agent;
 }
 
-async function connectV1(transport: Transport, person: Person | undefined): Promise<Common> {
-  const client = new Client(
-    { name: 'test', version: '1' },
-    { capabilities: person === undefined ? {} : { elicitation: {} } },
-  );
+async function connectV1(
+  transport: Transport,
+  person: Person | undefined,
+  capabilities: object,
+): Promise<Common> {
+  const client = new Client({ name: 'test', version: '1' }, { capabilities });
   if (person !== undefined)
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => ({ ...person(params.message) }));
   await client.connect(transport);
@@ -170,11 +181,12 @@ async function connectV2(
   transport: Transport,
   isModern: boolean,
   person: Person | undefined,
+  capabilities: object,
 ): Promise<Common> {
   const client = new ModernClient(
     { name: 'test', version: '1' },
     {
-      capabilities: person === undefined ? {} : { elicitation: {} },
+      capabilities,
       ...(isModern && { versionNegotiation: { mode: { pin: '2026-07-28' } } }),
     },
   );

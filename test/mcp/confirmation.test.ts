@@ -11,7 +11,7 @@ test.each([
 ])(
   'the refusal of a payment after the error %s explains why the user did not confirm',
   async (error, text) => {
-    const context = { mcpReq: { send: () => Promise.reject(error) } } as unknown as ServerContext;
+    const context = { mcpReq: { elicitInput: () => Promise.reject(error) } } as unknown as ServerContext;
     const refused = await new Confirmation('3', '/clips').ask(asking, 'This may cost 5.', ['mgw'], context);
     expect(refused).toMatchObject({ ok: false, charged: 'no', retry: 'safe', command: ['mgw'] });
     expect(refused).toHaveProperty('error.message', expect.stringContaining(text));

@@ -34,6 +34,26 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(messages[0]).toContain('may cost 5 credits, more than 3 credits');
     expect(server.posts()).toBe(1);
   });
+
+  test.each([
+    [{ url: {} }, false],
+    [{ form: {} }, true],
+    [{ form: {}, url: {} }, true],
+  ])('prompts its user in a form only if its client has that mode: %j', async (modes, isAsked) => {
+    const server = await gateway();
+    const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
+    let questionCount = 0;
+    const person = () => {
+      questionCount += 1;
+      return { action: 'decline' as const };
+    };
+    const agent = await connect(kind, await userOf(server.url), args, person, modes);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    const text = isAsked ? 'The user declined.' : 'This client cannot ask the user to confirm.';
+    expect(answer.error?.message).toContain(text);
+    expect([questionCount, server.posts()]).toEqual([isAsked ? 1 : 0, 0]);
+  });
 });
 
 describe('an agent', () => {
