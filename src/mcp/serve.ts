@@ -1,10 +1,17 @@
-import { McpServer, type ReadResourceResult, ResourceTemplate } from '@modelcontextprotocol/server';
+import {
+  McpServer,
+  type ReadResourceResult,
+  ResourceNotFoundError,
+  ResourceTemplate,
+} from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
+import { MgwError } from '../errors.ts';
 import type { ServerFlags } from '../flows/next.ts';
 import type { Session } from '../flows/session.ts';
 import type { FlowDeps } from '../flows/settings.ts';
+import type { Job } from '../job.ts';
 import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
@@ -113,10 +120,7 @@ function addResources(server: McpServer, { session }: Tools): void {
     'job',
     new ResourceTemplate('mgw://jobs/{id}', { list: undefined }),
     { description: "A job's record", mimeType: 'application/json' },
-    async (uri, { id }) => {
-      const { recordedJob } = await import('../jobs/ref.ts');
-      return contents(uri.href, { job: jobView(await recordedJob(await session.ledger(), String(id))) });
-    },
+    async (uri, { id }) => contents(uri.href, { job: jobView(await jobOf(session, uri.href, String(id))) }),
   );
   server.registerResource(
     'spend',
@@ -127,6 +131,19 @@ function addResources(server: McpServer, { session }: Tools): void {
       return contents(uri.href, { spend: await spendBy(await session.ledger(), 'model', '') });
     },
   );
+}
+
+// Returns the job of a resource. Throws the protocol's error for an unknown resource if there is no such job.
+async function jobOf(session: Session, uri: string, encodedRef: string): Promise<Job> {
+  const { recordedJob } = await import('../jobs/ref.ts');
+  try {
+    return await recordedJob(await session.ledger(), decodeURIComponent(encodedRef));
+  } catch (error) {
+    if (error instanceof URIError) throw new ResourceNotFoundError(uri);
+    if (error instanceof MgwError && error.code === 'usage')
+      throw new ResourceNotFoundError(uri, printableLine(error.message, 300));
+    throw error;
+  }
 }
 
 function waitForEnd(stdin: Readable, stdout: Writable, soft: AbortSignal): Promise<void> {

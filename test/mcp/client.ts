@@ -34,6 +34,8 @@ export interface Answered {
 export interface Agent {
   call(tool: string, given?: Record<string, unknown>, options?: { signal?: AbortSignal }): Promise<Answered>;
   tools(): Promise<string[]>;
+  /** Returns the JSON content of a resource. */
+  read(uri: string): Promise<Answered>;
   /** Returns the server's stderr. */
   stderr(): string;
   close(): Promise<void>;
@@ -144,7 +146,7 @@ class ServerHere implements Transport {
   }
 }
 
-type Common = Pick<Agent, 'call' | 'tools' | 'close'>;
+type Common = Pick<Agent, 'call' | 'tools' | 'read' | 'close'>;
 
 async function agentOf(
   kind: Kind,
@@ -173,6 +175,7 @@ async function connectV1(
     call: async (name, given = {}, options) =>
       answered(await client.callTool({ name, arguments: given }, undefined, options)),
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    read: async (uri) => contentOf(await client.readResource({ uri })),
     close: () => client.close(),
   };
 }
@@ -197,6 +200,7 @@ async function connectV2(
     call: async (name, given = {}, options) =>
       answered(await client.callTool({ name, arguments: given }, options)),
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    read: async (uri) => contentOf(await client.readResource({ uri })),
     close: () => client.close(),
   };
 }
@@ -204,6 +208,10 @@ async function connectV2(
 function answered(result: Record<string, unknown>): Answered {
   if (result['structuredContent'] === undefined) throw new Error(JSON.stringify(result['content']));
   return result['structuredContent'] as Answered;
+}
+
+function contentOf({ contents }: { contents: object[] }): Answered {
+  return JSON.parse(String(Reflect.get(contents[0] ?? {}, 'text'))) as Answered;
 }
 
 function textOf(stream: NodeJS.EventEmitter | null): () => string {
