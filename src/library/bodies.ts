@@ -7,7 +7,7 @@ export type BodyA = {
   instances: {
     /** Description of the video: content, motion, camera, style, sound. */
     prompt: string;
-    /** First frame, if the model accepts one: a PNG or JPEG file, or @JOB:last. */
+    /** First frame, if the model accepts one. */
     image?: {
       bytesBase64Encoded: string;
       mimeType: string;
@@ -41,7 +41,7 @@ export type BodyB = {
   ModelName: string;
   /** Version of the model; optional if the model list contains only one. */
   ModelVersion?: string;
-  /** What the video shows; required without --first-frame or --reference. */
+  /** What the video shows; required without FileInfos. */
   Prompt?: string;
   /** What must not appear in the video, if the model supports negative prompts. */
   NegativePrompt?: string;
@@ -63,7 +63,7 @@ export type BodyB = {
     /** Generate sound, if the model supports it. */
     AudioGeneration?: 'Enabled' | 'Disabled';
   };
-  /** The model's extension parameters as JSON text, or @FILE to read it from a file. */
+  /** The model's extension parameters as JSON text. */
   ExtInfo?: unknown;
   /** Ask an extension model to report its usage (ExtInfo, serialized twice). */
   ReturnUsage?: boolean;
@@ -79,11 +79,11 @@ export type BodyC = {
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
-  /** First frame, or a single reference image; @JOB:last continues a job. */
+  /** First frame, or a single reference image. */
   image?: string;
-  /** Last frame; combine with --image to set both frames. */
+  /** Last frame; combine with image to set both frames. */
   last_frame_image_url?: string;
-  /** Like --image, but sent in the field input_reference. */
+  /** Like image. */
   input_reference?: unknown;
   /** Images, at most 9; kept for compatibility. */
   images?: string[];

@@ -58,9 +58,9 @@ export function validated<T>(judge: (value: T) => string | undefined): z.core.Ch
   };
 }
 
-/** Returns the schema, with each field described like the flag that sets it. */
+/** Returns the schema, with each field described by the flag that sets it. */
 export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
-  for (const { field, description } of flags) {
+  for (const { field, description: flagText, fieldDescription: description = flagText } of flags) {
     const segments = field.split('.');
     const fieldSchema = shapeAt(schema, segments.slice(0, -1))?.[segments.at(-1) ?? ''];
     if (fieldSchema !== undefined && flags.filter((flag) => flag.field === field).length === 1)

@@ -10,6 +10,8 @@ export interface Flag {
   /** The flag in commander's syntax: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
   flags: string;
   description: string;
+  /** The description of the field in a body, if the flag's description applies only to the flag. */
+  fieldDescription?: string;
   /** The field's path in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
   field: string;
   /**

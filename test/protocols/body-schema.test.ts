@@ -102,9 +102,16 @@ describe.each(Object.values(protocols))('the schema of Protocol $name', (protoco
       const variants = (written.anyOf ?? [written]) as JsonObject[];
       for (const variant of variants)
         expect(propertyAt(variant, flag.field), longName(flag)).toMatchObject({
-          description: flag.description,
+          description: flag.fieldDescription ?? flag.description,
         });
     }
+  });
+
+  it('mentions neither flags nor values that only flags accept', async () => {
+    const { schema } = await protocol.checks();
+    const text = JSON.stringify(z.toJSONSchema(schema, { io: 'input' }));
+    const names = protocol.flags.map((flag) => `--${longName(flag)}`);
+    for (const each of ['@JOB', '@FILE', 'JPEG file', ...names]) expect(text).not.toContain(each);
   });
 });
 

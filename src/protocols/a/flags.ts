@@ -103,6 +103,7 @@ export const flags: readonly Flag[] = [
     flags: '--image <file|@job>',
     field: 'instances.0.image',
     description: 'first frame, if the model accepts one: a PNG or JPEG file, or @JOB:last',
+    fieldDescription: 'first frame, if the model accepts one',
     kind: 'file',
     fromFile: imageFromFile,
     fromFrame: imageFromFrame,

@@ -16,6 +16,7 @@ export const flags: readonly Flag[] = [
     '--prompt <text>',
     'Prompt',
     'what the video shows; required without --first-frame or --reference',
+    { fieldDescription: 'what the video shows; required without FileInfos' },
   ),
   valueFlag('-d, --duration <seconds>', 'OutputConfig.Duration', 'length, in whole seconds', {
     parse: wholeNumber,
@@ -47,7 +48,7 @@ export const flags: readonly Flag[] = [
     '--ext-info <json>',
     'ExtInfo',
     "the model's extension parameters as JSON text, or @FILE to read it from a file",
-    { atFile: true },
+    { atFile: true, fieldDescription: "the model's extension parameters as JSON text" },
   ),
   switchFlag(
     '--return-usage',

@@ -48,14 +48,14 @@ export const flags: readonly Flag[] = [
     '--image <url|file|@job>',
     'image',
     'first frame, or a single reference image; @JOB:last continues a job',
-    asset,
+    { ...asset, fieldDescription: 'first frame, or a single reference image' },
   ),
   listFlag('--images <url|file...>', 'images', 'images, at most 9; kept for compatibility', asset),
   valueFlag(
     '--last-frame <url|file>',
     'last_frame_image_url',
     'last frame; combine with --image to set both frames',
-    asset,
+    { ...asset, fieldDescription: 'last frame; combine with image to set both frames' },
   ),
   listFlag('--reference-image <url|file...>', 'reference_image_urls', 'reference images, at most 9', asset),
   listFlag(
@@ -72,6 +72,6 @@ export const flags: readonly Flag[] = [
     '--input-reference <url|file>',
     'input_reference',
     'like --image, but sent in the field input_reference',
-    asset,
+    { ...asset, fieldDescription: 'like image' },
   ),
 ];
