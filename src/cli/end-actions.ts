@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Context } from './context.ts';
 import { type Io, write } from './io.ts';
+import { reportToWorkflow } from './output/github.ts';
 import { exitCodeOf, type Outcome } from './output/outcome.ts';
 import type { Progress } from './output/progress.ts';
 import { messageOf } from '../errors.ts';
@@ -13,10 +14,7 @@ import { printableLine } from '../printable.ts';
  */
 export async function runEndActions(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
-  if (outcome.isRun) {
-    const { reportToWorkflow } = await import('./output/github.ts');
-    await reportToWorkflow(outcome, context);
-  }
+  if (outcome.isRun) await reportToWorkflow(outcome, context);
   if (globals.notify) {
     const sequence = notification(notificationText(outcome), io);
     if (sequence !== undefined) await write(io.stderr, sequence).catch(() => undefined);

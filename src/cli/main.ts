@@ -80,12 +80,23 @@ async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 
-// Loads the code for end actions only if it is needed.
+// Loads the code for end actions only if it is needed. Loads it before the command runs, because mgw may be upgraded or
+// removed while the command waits.
+async function loadEndActions({ globals, io: { env } }: Context, kind: ActionKind): Promise<void> {
+  const isReported = kind === 'runs jobs' && hasReportFile(env);
+  if (globals.onDone !== undefined || globals.notify || globals.open || isReported)
+    await import('./end-actions.ts');
+  if (kind === 'runs jobs' && isWorkflow(env)) await import('./output/github.ts');
+}
+
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
-  const hasReportFile = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
-  if (globals.notify || globals.open || (outcome.isRun && hasReportFile))
+  if (globals.notify || globals.open || (outcome.isRun && hasReportFile(io.env)))
     await (await import('./end-actions.ts')).runEndActions(outcome, context);
+}
+
+function hasReportFile(env: Io['env']): boolean {
+  return Boolean(env['GITHUB_OUTPUT'] ?? env['GITHUB_STEP_SUMMARY']);
 }
 
 async function outcomeOf(
@@ -97,7 +108,9 @@ async function outcomeOf(
   let kind: ActionKind;
   const runAction = async (globals: Globals, action: Action, actionKind?: ActionKind): Promise<void> => {
     kind = actionKind;
-    outcome = (await action(open(globals))) ?? outcome;
+    const context = open(globals);
+    await loadEndActions(context, kind);
+    outcome = (await action(context)) ?? outcome;
   };
   const withNext = (result: Outcome): Promise<Outcome> => {
     const isRun = kind === 'runs jobs' && exitCodeOf(result) !== exitCodes.usage;

@@ -1,6 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
+import { loadSites } from '../http/download/follow.ts';
 import type { Milestone, Job, JobFile } from '../job.ts';
 import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
@@ -134,6 +135,7 @@ async function waitAndSave(
     onUpdate,
   };
   if (target !== undefined) {
+    if (job.state !== 'succeeded') await loadSites(deps.client.baseUrl);
     if (isResumed) await checkBeforeWait(job, target, fileCount(job), force, deps);
     const { key, trustedOrigins } = deps;
     const saveOptions = {

@@ -144,6 +144,14 @@ export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGa
   return areSecureNames && (await isSameSite(url.hostname, baseUrl.hostname));
 }
 
+/**
+ * Loads the list of sites that {@link mayGetKey} may need. Call it before a wait, because mgw may be upgraded or removed
+ * during the wait.
+ */
+export async function loadSites({ protocol }: URL): Promise<void> {
+  if (protocol === 'https:') await import('tldts');
+}
+
 // Treats private suffixes as public suffixes, so two customers of one hosting domain are different sites.
 async function isSameSite(host: string, otherHost: string): Promise<boolean> {
   const { getDomain } = await import('tldts');
