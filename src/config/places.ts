@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { MgwError } from '../errors.ts';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { homeFolder } from '../installation.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting, type Env } from './layers.ts';
@@ -13,9 +13,23 @@ export interface Host {
   cwd: string;
 }
 
-/** Describes the local machine. */
+/**
+ * Describes the local machine.
+ * @throws MgwError('local_io') if the current folder has been removed. Every command calls this function before it sends
+ * anything, and Node remembers the folder, so that no later step can fail for this reason.
+ */
 export function thisHost(): Host {
-  return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
+  return { home: homeFolder(), platform: process.platform, cwd: currentFolder() };
+}
+
+function currentFolder(): string {
+  try {
+    return process.cwd();
+  } catch (error) {
+    const isGone = systemCode(error) === 'ENOENT';
+    const text = isGone ? 'no longer exists' : `cannot be determined: ${messageOf(error)}`;
+    throw new MgwError('local_io', `The current folder ${text}.`, { next: ['cd'], cause: error });
+  }
 }
 
 /** A folder, and the environment variable that sets it. */

@@ -1,5 +1,6 @@
-import { expect, it } from 'vitest';
-import { configFolder, stateFolder, type Host } from '../../src/config/places.ts';
+import { expect, it, vi } from 'vitest';
+import { configFolder, stateFolder, thisHost, type Host } from '../../src/config/places.ts';
+import { runAtNewHome } from '../support/one-process.ts';
 
 const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/srv' };
 
@@ -56,4 +57,27 @@ it.each([
 
 it('a relative home folder is refused', () => {
   expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: must be an absolute path');
+});
+
+it.each(['jobs ls', 'video c submit a-boat -m vendor-h3-mini', 'mcp', 'skill install'])(
+  'mgw %s exits with 10 and charges nothing if the current folder was removed',
+  async (words) => {
+    const error = Object.assign(new Error('ENOENT: no such file or directory, uv_cwd'), { code: 'ENOENT' });
+    const cwd = vi.spyOn(process, 'cwd').mockImplementation(() => {
+      throw error;
+    });
+    const run = await runAtNewHome(words.split(' ')).finally(() => cwd.mockRestore());
+    const text = 'mgw: The current folder no longer exists.\n  Nothing was charged. (exit 10)\n  next: cd\n';
+    expect([run.code, run.stderr]).toEqual([10, text]);
+  },
+);
+
+it('reports why the current folder cannot be determined', () => {
+  const cwd = vi.spyOn(process, 'cwd').mockImplementation(() => {
+    throw Object.assign(new Error('EACCES: permission denied, uv_cwd'), { code: 'EACCES' });
+  });
+  expect(() => thisHost()).toThrow(
+    'The current folder cannot be determined: EACCES: permission denied, uv_cwd.',
+  );
+  cwd.mockRestore();
 });

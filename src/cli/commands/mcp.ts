@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { thisHost } from '../../config/places.ts';
 import { exitCodes, usageError } from '../../errors.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
@@ -54,7 +55,7 @@ async function serve(
     signals,
     flags: context.globals,
     env: io.env,
-    root: root ?? process.cwd(),
+    root: root ?? thisHost().cwd,
     budget,
     newBudget,
     checkBatch: async (request, tools, kind) => {

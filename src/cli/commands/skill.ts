@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { thisHost } from '../../config/places.ts';
 import { messageOf, MgwError, systemCode, usageError, localError } from '../../errors.ts';
 import { makeFolder } from '../../files/make-folder.ts';
 import { type Run, readPage } from '../command-tree.ts';
@@ -34,7 +35,7 @@ export function registerSkill(group: Command, run: Run): void {
 
 async function install({ user = false, dir, force = false }: InstallOptions): Promise<Outcome> {
   if (user && dir !== undefined) throw usageError('--user cannot be combined with --dir.');
-  const home = user ? homeFolder() : '.';
+  const home = user ? homeFolder() : thisHost().cwd;
   if (home === '') throw usageError('This user has no home folder. Set HOME, or name a folder with --dir.');
   const skills = dir ?? join(home, '.claude', 'skills');
   const path = resolve(skills, 'mgw', 'SKILL.md');
