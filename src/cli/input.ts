@@ -2,47 +2,13 @@ import { constants } from 'node:fs';
 import { lstat, open, type FileHandle } from 'node:fs/promises';
 import type { Context } from './context.ts';
 import { type Io, write } from './io.ts';
+import { decodeUtf8, maxInputBytes, readStdin } from './stdin.ts';
+import type { Deadline } from '../clock.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { isUrl, tildeProblem } from '../store-url.ts';
 import { createInterface } from 'node:readline/promises';
-
-/** The maximum size of an input that is read as a whole, in bytes: 64 MiB. */
-export const maxInputBytes = 64 * 1024 * 1024;
-
-/** Yields standard input as it arrives. */
-export async function* stdinChunks({ stdin, stderr }: Io): AsyncGenerator<Buffer> {
-  // Report that mgw is waiting for input, so that it does not seem to hang.
-  if (stdin.isTTY === true) await write(stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
-  for await (const chunk of stdin) yield Buffer.from(chunk as Uint8Array);
-}
-
-/** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
-export async function readStdin(io: Io): Promise<string> {
-  return decodeUtf8(await readStdinBytes(io), 'Standard input');
-}
-
-/** Reads all of standard input. @throws MgwError('usage') whose message ends with `advice` if it is over 64 MiB. */
-export async function readStdinBytes(io: Io, advice = ''): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const bytes of stdinChunks(io)) {
-    chunks.push(bytes);
-    size += bytes.length;
-    if (size > maxInputBytes) throw usageError(`Standard input is larger than 64 MiB.${advice}`);
-  }
-  return Buffer.concat(chunks);
-}
-
-/** Decodes UTF-8. @throws MgwError('usage') naming `what` if the bytes are not valid UTF-8. */
-export function decodeUtf8(bytes: Uint8Array, what: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw usageError(`${what} is not valid UTF-8.`);
-  }
-}
 
 /**
  * Reads a file whose path is a flag's value, without waiting for a FIFO.
@@ -134,7 +100,8 @@ export interface OptionText {
  * @throws MgwError('usage') naming the flag.
  */
 export async function optionText(context: Context, source: string, flag: string): Promise<OptionText> {
-  if (source === '-' || source === '@-') return { text: await readStdin(context.io), isFile: false };
+  if (source === '-' || source === '@-')
+    return { text: await readStdin(context.io, await context.deadline()), isFile: false };
   if (!source.startsWith('@')) return { text: source, isFile: false };
   return { text: await readInputText(source.slice(1), flag), isFile: true };
 }
@@ -193,13 +160,16 @@ function positionIn(text: string, message: string): string {
   return ` (line ${linesBefore.length}, column ${(linesBefore.at(-1)?.length ?? 0) + 1})`;
 }
 
-/** Returns a command's REFs. `-` reads them from standard input, separated by spaces or line breaks. */
-export async function readRefs(refs: string[], io: Io): Promise<string[]> {
+/**
+ * Returns a command's REFs. `-` reads them from standard input, separated by spaces or line breaks.
+ * @param deadline the command's deadline; absent if the command has no `--timeout`
+ */
+export async function readRefs(refs: string[], io: Io, deadline?: Deadline): Promise<string[]> {
   let allRefs: string[] = [];
   for (const ref of refs) {
     // Does not spread the REFs as arguments, because there may be more of them than a call accepts.
-    const expanded = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
-    allRefs = allRefs.concat(expanded);
+    if (ref !== '-') allRefs.push(ref);
+    else allRefs = allRefs.concat((await readStdin(io, deadline)).split(/\s+/).filter((word) => word !== ''));
   }
   const empty = allRefs.find((ref) => ref.trim() === '');
   if (empty !== undefined) throw usageError('A REF is empty. Use a job id, @key, @last or a handle.');

@@ -70,8 +70,9 @@ async function fetchJobs(
   protocol?: Protocol,
 ): Promise<Outcome> {
   checkStdout(context, options);
-  const refs = await readRefs(refArguments, context.io);
-  const [deadline, deps] = await Promise.all([context.deadline(), context.jobDeps()]);
+  const deadline = await context.deadline();
+  const refs = await readRefs(refArguments, context.io, deadline);
+  const deps = await context.jobDeps();
   const [{ fetch, planFetches }, { deliveredOutcome, hooksOf }] = await Promise.all([
     import('../../../flows/fetch.ts'),
     import('../video/delivered.ts'),

@@ -26,8 +26,10 @@ export function registerWait(command: Command, run: Run): void {
 const maxGapMs = 50;
 
 async function wait(context: Context, refArguments: string[]): Promise<Outcome> {
-  const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
-  const refs = await readRefs(refArguments, context.io);
+  const deadline = await context.deadline();
+  // Reads the REFs before `jobDeps` installs signal handlers, so that a signal ends the command during the read.
+  const refs = await readRefs(refArguments, context.io, deadline);
+  const deps = await context.jobDeps();
   // Spreads the first polls over one interval, which also spreads the later polls. Otherwise, a thousand polls could be
   // sent at once.
   const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);

@@ -1,5 +1,6 @@
 import type { Context } from '../../context.ts';
-import { decodeUtf8, readInputFile, readStdin, typedText } from '../../input.ts';
+import { readInputFile, typedText } from '../../input.ts';
+import { decodeUtf8, readStdin } from '../../stdin.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
@@ -123,7 +124,7 @@ async function textOf(
   if (textArgument !== undefined && textArgument !== '-') return typedText(textArgument, '--file');
   const text =
     textArgument === '-' || file === '-'
-      ? await readStdin(context.io)
+      ? await readStdin(context.io, await context.deadline())
       : decodeUtf8(await readInputFile(file ?? '', '--file'), `--file ${file}`);
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Context } from '../../context.ts';
-import { bodyOption, readInputFile, readInputText, readLine, readStdin } from '../../input.ts';
+import { bodyOption, readInputFile, readInputText, readLine } from '../../input.ts';
+import { readStdin } from '../../stdin.ts';
 import { repeatable, single } from '../../options.ts';
 import { usageError } from '../../../errors.ts';
 import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
@@ -72,11 +73,11 @@ export async function missingPrompt(
   if (!violations.some(({ flag, value }) => flag === '--prompt' && value === '')) return undefined;
   if (io.stdin.isTTY === true) return (await readLine(io, 'Prompt: ')).trim() || undefined;
   context.progress.note('Reading the prompt from standard input.');
-  return (await readStdin(io)).replace(/\r?\n$/, '') || undefined;
+  return (await readStdin(io, await context.deadline())).replace(/\r?\n$/, '') || undefined;
 }
 
 async function promptFromStdin(context: Context): Promise<string> {
-  const text = (await readStdin(context.io)).replace(/\r?\n$/, '');
+  const text = (await readStdin(context.io, await context.deadline())).replace(/\r?\n$/, '');
   if (text === '') throw usageError('PROMPT -: standard input is empty.');
   return text;
 }

@@ -47,10 +47,11 @@ interface QueryResult {
 }
 
 async function status(context: Context, protocol: Protocol | undefined, refs: string[]): Promise<Outcome> {
-  const [deps] = await Promise.all([context.jobDeps(), context.deadline()]);
+  // Reads the REFs before `jobDeps` installs signal handlers, so that a signal ends the command during the read.
+  const allRefs = await readRefs(refs, context.io, await context.deadline());
+  const deps = await context.jobDeps();
   const results: QueryResult[] = [];
-  for (const ref of await readRefs(refs, context.io))
-    results.push({ ref, ...(await queryOnce(ref, protocol, deps)) });
+  for (const ref of allRefs) results.push({ ref, ...(await queryOnce(ref, protocol, deps)) });
   const jobs = results.map(({ job, error }) => ({
     ...(job && jobView(job)),
     ...(error && { query: errorView(error, context.globals) }),
