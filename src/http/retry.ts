@@ -2,7 +2,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import type { Reply } from '../exchange.ts';
 import { readFailure } from './failures.ts';
-import { TransportError } from './transport-error.ts';
+import { proxySettingError, TransportError } from './transport-error.ts';
 
 /** Options of {@link readWithRetries}. */
 export interface RetryOptions {
@@ -21,7 +21,8 @@ export interface RetryOptions {
 /**
  * Repeats a read (never a submission) with exponential backoff while the response is 429 or 5xx, is incomplete, or does
  * not arrive (specification 7). Returns the last response of any status.
- * @throws MgwError('unreachable') if the last attempt got no response; the signal's reason if it is aborted.
+ * @throws MgwError('unreachable') if the last attempt got no response; MgwError('config') if the proxy cannot be used;
+ * the signal's reason if it is aborted.
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
@@ -33,7 +34,11 @@ export async function readWithRetries(call: () => Promise<Reply>, options: Retry
     const isLast =
       isPermanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || isLast)) return reply;
-    if (isLast) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
+    if (isLast)
+      throw (
+        proxySettingError(cause) ??
+        new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause })
+      );
     options.note(`${problem ?? 'no response'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
   }

@@ -1,4 +1,4 @@
-import { messageOf, systemCode } from '../errors.ts';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /** Why no complete response arrived. */
@@ -64,6 +64,15 @@ export class TransportError extends Error {
       cause,
     );
   }
+}
+
+/**
+ * Exit 2: the environment sets a proxy that mgw cannot use, so no call succeeds until the setting is corrected. Returns
+ * undefined for any other error.
+ */
+export function proxySettingError(error: unknown): MgwError | undefined {
+  if (!(error instanceof TransportError) || error.reason !== 'proxy') return undefined;
+  return new MgwError('config', `${error.message}.`, { cause: error });
 }
 
 const certificateCode =

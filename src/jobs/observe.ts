@@ -5,7 +5,7 @@ import { afterDeadlineMs, type CallOptions } from '../http/client.ts';
 import { withIdleTimeout } from '../http/deadline.ts';
 import { retryAfter } from '../http/failures.ts';
 import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
-import { TransportError } from '../http/transport-error.ts';
+import { proxySettingError, TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { queryTimeoutMs, type JobDeps } from './order.ts';
@@ -35,7 +35,7 @@ const noDeadline: Deadline = { remainingMs: () => Infinity };
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Returns the verdict `again`
  * for network errors, unreadable responses and a response that stalls past the deadline, instead of throwing.
  * @throws MgwError('result_unavailable') if the handle cannot be used in a request; the signal's reason if aborted;
- * MgwError('local_io') if the record cannot be written.
+ * MgwError('config') if the proxy cannot be used; MgwError('local_io') if the record cannot be written.
  */
 export async function observe(
   job: Job,
@@ -99,6 +99,8 @@ export async function query(
     return { verdict, spooled: reply.spooled ?? [], retryAfterMs: retryAfter(reply.headers) };
   } catch (error) {
     if (!(error instanceof TransportError) || deps.signals.soft.aborted) throw error;
+    const settingError = proxySettingError(error);
+    if (settingError !== undefined) throw settingError;
     return {
       verdict: { kind: 'again', failure: { code: 'unreachable', message: error.message } },
       spooled: [],

@@ -4,7 +4,7 @@ import { messageOf } from '../errors.ts';
 import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { backoffMs } from '../http/retry.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
-import { TransportError } from '../http/transport-error.ts';
+import { proxySettingError, TransportError } from '../http/transport-error.ts';
 import type { AttemptMoney, Owner } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
 import { interruptionError, waitTooLongError, unsentError } from './errors.ts';
@@ -82,8 +82,8 @@ export interface PaymentResult {
  * The only function that spends money. Reserves the maximum cost, connects, records `sending` and sends the request.
  * Then records the raw response, interprets it, and records the outcome (design 5, 14). Retries with backoff only if
  * nothing was sent, or the gateway reports that nothing was handled. Any other outcome is final.
- * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
- * `record`.
+ * @throws MgwError: exit 2 the proxy cannot be used, 6 never sent, 12 over a budget, 130/143 interrupted before
+ * anything was sent; or the errors of `record`.
  */
 export async function payOnce(
   payment: Payment,
@@ -249,7 +249,8 @@ function failureBeforeSending(
   if (hasBegun || (isTransport && error.phase === 'sent')) return undefined;
   if (signals.soft.aborted) throw interruptionError(signals.soft, 'no');
   if (!isTransport) throw error;
-  if (error.isPermanent || deadline.remainingMs() === 0) throw unsentError(error.message, error);
+  if (error.isPermanent || deadline.remainingMs() === 0)
+    throw proxySettingError(error) ?? unsentError(error.message, error);
   return { code: 'unreachable', message: error.message };
 }
 

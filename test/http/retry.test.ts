@@ -131,3 +131,9 @@ describe('a read', () => {
     expect(tried.calls).toBe(2);
   });
 });
+
+it('a read through a proxy that cannot be used is not repeated, and exits with 2', async () => {
+  const { result, pauses } = tries([new TransportError('unsent', 'proxy', 'a socks5 proxy')]);
+  await expect(result).rejects.toMatchObject({ exitCode: 2, code: 'config', message: 'a socks5 proxy.' });
+  expect(pauses).toEqual([]);
+});

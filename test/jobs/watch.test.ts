@@ -5,6 +5,7 @@ import { MgwError } from '../../src/errors.ts';
 import type { Job, JobEvent, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { StreamedReply } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
 import { observe, query } from '../../src/jobs/observe.ts';
 import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
@@ -498,4 +499,12 @@ it('a wait reports the job as paid and resumable if an event cannot be recorded'
     charged: 'yes',
     retry: 'resume',
   });
+});
+
+it('a poll fails if the proxy cannot be used, because polling again cannot help', async () => {
+  const { deps, job } = await scene();
+  const exchange = (): Promise<never> =>
+    Promise.reject(new TransportError('unsent', 'proxy', 'a socks5 proxy'));
+  const observed = observe(job, c, { ...deps, client: { ...deps.client, exchange } });
+  await expect(observed).rejects.toMatchObject({ exitCode: 2, code: 'config', message: 'a socks5 proxy.' });
 });

@@ -172,13 +172,14 @@ describe('a payment', () => {
     expect([ran.steps.at(-1), ran.settled]).toEqual(['unavailable', 'none']);
   });
 
-  it.each(['certificate', 'private_address'] as const)(
-    'is not retried after the connection error %s',
-    async (reason) => {
-      const ran = await pay({ exchange: [fails(unsent(reason))] });
-      expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
-    },
-  );
+  it.each([
+    ['certificate', 6],
+    ['private_address', 6],
+    ['proxy', 2],
+  ] as const)('is not retried after the connection error %s, and exits with %i', async (reason, exitCode) => {
+    const ran = await pay({ exchange: [fails(unsent(reason))] });
+    expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', exitCode]);
+  });
 
   it.each<[string, Exchange, 'none at all' | 'none']>([
     ['breaks after it may have been sent', breaks(new Error('reset')), 'none at all'],

@@ -61,7 +61,7 @@ async function checkRoute(url: URL, timeoutMs: number): Promise<Check[]> {
   const { proxy, proxyProblem: cause } = connections;
   if (cause !== undefined) {
     await pendingConnection;
-    const proxyError = new MgwError('unreachable', `${cause.message}.`, { retry: 'safe', cause });
+    const proxyError = new MgwError('config', `${cause.message}.`, { cause });
     return [fail('proxy', proxyError, 'Correct it, or add the host to NO_PROXY.')];
   }
   const hasHostName = proxy === '' && !ipaddr.isValid(hostOf(url));
