@@ -5,7 +5,7 @@ import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job, type JobState } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
 import type { JobDeps } from '../jobs/order.ts';
-import { reconcile, shownState } from '../jobs/reconcile.ts';
+import { isSenderDead, reconcile, shownState, unreachableSenderText } from '../jobs/reconcile.ts';
 import { beginRun, type Began, recordFailedRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -50,7 +50,8 @@ export async function resolve(
   const isSpeech = recorded.protocol === 'tts';
   const isProtocolLost = recorded.protocol === lostProtocol;
   if (isSpeech || (isProtocolLost && options.target === undefined)) {
-    const reconciled = await reconcile(ledger, recorded, () => unreadReply);
+    const reconciled = await reconcile(ledger, recorded, () => unreadReply(recorded));
+    noteSender(reconciled, resolution, session);
     return withoutFiles(
       await resolveJob(ledger, reconciled, isSpeech ? requireNotCreated(recorded, resolution) : resolution),
     );
@@ -58,6 +59,7 @@ export async function resolve(
   if (isProtocolLost && resolution.how === 'adopted') throw lostProtocolError(recorded, resolution);
   const protocol = withSettings(protocolOf(recorded), settings);
   const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
+  noteSender(job, resolution, session);
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') {
     const budgets = await budgetsOfJob(session, job);
@@ -134,12 +136,20 @@ function lostProtocolError(job: Job, resolution: Resolution): MgwError {
   return usageError(text, ['mgw', 'jobs', 'resolve', job.id, ...flagsOf(resolution)]).with({ job });
 }
 
-// The verdict on a recorded response that cannot be interpreted: the audio of a speech response is not recorded, and a
-// response cannot be parsed if its protocol is unknown.
-const unreadReply: SubmitVerdict = {
-  kind: 'unknown',
-  failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
-};
+// Returns the verdict on a recorded response that cannot be interpreted: the audio of a speech response is not recorded,
+// and a response cannot be parsed if its protocol is unknown.
+function unreadReply(job: Job): SubmitVerdict {
+  const message = isSenderDead(job)
+    ? 'The process ended before the response was read.'
+    : 'The process that sent it cannot be reached from here and may still be reading the response.';
+  return { kind: 'unknown', failure: { code: 'submit_unknown', message } };
+}
+
+// Warns before the job may be paid for twice.
+function noteSender(job: Job, { how }: Resolution, session: Session): void {
+  if (how !== 'adopted' && job.error?.message === unreachableSenderText)
+    session.note(`${unreachableSenderText}. If the gateway accepts that submission, it is charged.`);
+}
 
 function requireNotCreated(job: Job, resolution: Resolution): Resolution {
   if (resolution.how === 'not-created') return resolution;

@@ -145,7 +145,7 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   return isUnsent ? 'unsent' : 'unknown';
 }
 
-/** Returns the event that ends a claimed attempt whose process ended before it recorded `sending`. */
+/** Returns the event that ends a claimed attempt whose process is not known to be alive, and recorded no `sending`. */
 export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
   const attempt = record.attempts + 1;
   return how === 'unsent'
@@ -157,6 +157,9 @@ export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'):
     : {
         type: 'unknown',
         attempt,
-        error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
+        error: {
+          code: 'submit_unknown',
+          message: 'The process that was to send it has not recorded whether it sent anything',
+        },
       };
 }

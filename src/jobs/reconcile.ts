@@ -51,6 +51,20 @@ export function shownState(job: Job): Job['state'] {
   return isResponseLost || isLeftInDoubt ? 'unknown' : job.state;
 }
 
+/** Explains a submission without a response whose sender may be alive, for example in another container. */
+export const unreachableSenderText =
+  'The process that sent it cannot be reached from here and may still be waiting for the response';
+
+/** Explains why a submission has no response. Says that its sender ended only if that is proven. */
+export function lostResponseText(job: Job): string {
+  return isSenderDead(job) ? 'The process ended before the response arrived' : unreachableSenderText;
+}
+
+/** Whether the process that made a job's last attempt is proven to have ended. */
+export function isSenderDead({ record: { sentBy, lifeOf } }: Job): boolean {
+  return sentBy !== undefined && lifeOf(sentBy) === 'dead';
+}
+
 /** Whether a run of the command that paid for a job is known to be alive. */
 export function isRunning(job: Job): boolean {
   return liveRuns(job).length > 0;
@@ -103,7 +117,7 @@ function provenEvent(
     : {
         type: 'unknown',
         attempt: attempts,
-        error: { code: 'submit_unknown', message: 'The process ended before the response arrived' },
+        error: { code: 'submit_unknown', message: lostResponseText(job) },
       };
   // If the record lacks lines, only a handle proves anything: a rejection may belong to an earlier attempt.
   return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;

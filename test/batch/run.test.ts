@@ -541,7 +541,7 @@ describe('an interruption of a batch run', () => {
     running.child.kill('SIGKILL');
     await running.result;
     answer();
-    const lost = { state: 'unknown', message: 'its process ended before the response arrived' };
+    const lost = { state: 'unknown', message: 'The process ended before the response arrived' };
     expect((await scene.read('run', file)).rows).toMatchObject([lost, lost]);
     expect(charges()).toEqual(paidOnce);
   });

@@ -5,6 +5,7 @@ import { findDoubt, resolve, resolveJob, type Resolution } from '../../src/flows
 import type { Session } from '../../src/flows/session.ts';
 import type { Delivered } from '../../src/flows/deliver.ts';
 import { chargesOf } from '../../src/budget/spend.ts';
+import { unreachableSenderText } from '../../src/jobs/reconcile.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { lostProtocol, type JobEvent } from '../../src/job.ts';
 import { resolveSettings } from '../../src/config/resolve.ts';
@@ -131,6 +132,44 @@ describe('speech in doubt', () => {
     });
     const done = await decide(session, id, notCreated);
     expect([done.job.state, done.files, done.isResumed]).toEqual(['rejected', [], true]);
+  });
+});
+
+describe('a job whose sender may be alive', () => {
+  const sendingAfar: JobEvent = { ...sending, owner: { pid: 7, start: '1', host: 'afar' } };
+  const warning = 'cannot be reached from here and may still be waiting for the response.';
+
+  it.each<[string, JobEvent, Resolution, number]>([
+    ['is resolved with a warning', sendingAfar, notCreated, 1],
+    ['is resolved without a warning if a task is adopted', sendingAfar, adopted, 0],
+    ['is resolved without a warning if the sender is dead', sending, notCreated, 0],
+  ])('%s', async (_, event, resolution, count) => {
+    const session = sessionIn(freshFolder());
+    const { id } = await jobWith(await session.ledger(), 'c', event);
+    await decide(session, id, resolution);
+    expect(session.notes.filter((note) => note.includes(warning))).toHaveLength(count);
+  });
+
+  it('is resolved with a warning if another command has already recorded the doubt', async () => {
+    const session = sessionIn(freshFolder());
+    const doubt = { ...unknown, error: { ...error, message: unreachableSenderText } };
+    const { id } = await jobWith(await session.ledger(), 'tts', sendingAfar, doubt);
+    await decide(session, id, notCreated);
+    expect(session.notes).toEqual([expect.stringContaining(warning)]);
+  });
+
+  it('is not said to have ended if its response was not read', async () => {
+    const session = sessionIn(freshFolder());
+    const reply = { status: 200, headers: {}, text: '', complete: false };
+    const reported = { type: 'reply', attempt: 1, reply } as const;
+    for (const [event, text] of [
+      [sendingAfar, 'may still be reading the response.'],
+      [sending, 'The process ended before the response was read.'],
+    ] as const) {
+      const { id } = await jobWith(await session.ledger(), 'tts', event, reported);
+      await decide(session, id, notCreated);
+      expect(JSON.stringify(await (await session.ledger()).events(id))).toContain(text);
+    }
   });
 });
 

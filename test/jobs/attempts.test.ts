@@ -176,11 +176,11 @@ describe('an attempt whose `sending` event cannot be recorded', () => {
 });
 
 describe('an attempt without a recorded response', () => {
-  it.each<[string, Owner, number]>([
-    ['is dead', deadOwner(), 7],
-    ['is on another host', afar, 7],
-    ['is alive', currentOwner(), 8],
-  ])('is not sent again by another process if its own process %s', async (_, owner, exit) => {
+  it.each<[string, Owner, number, string]>([
+    ['is dead', deadOwner(), 7, 'The process ended before the response arrived.'],
+    ['is on another host', afar, 7, 'cannot be reached from here and may still be waiting for the response.'],
+    ['is alive', currentOwner(), 8, 'is still sending'],
+  ])('is not sent again by another process if its own process %s', async (_, owner, exit, message) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const job = await prepared(deps.ledger, deps);
@@ -188,7 +188,16 @@ describe('an attempt without a recorded response', () => {
     await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
     const ran = await run(deps, orderOf({ deadline: { remainingMs: () => 0 } }));
     expect(ran).toMatchObject({ exit, error: { charged: 'maybe' } });
+    expect(ran.error?.message).toContain(message);
     expect(server.requests).toHaveLength(0);
+  });
+
+  it('is not said to have been sent if its process is on another host and recorded nothing', async () => {
+    const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+    const job = await prepared(deps.ledger, deps);
+    await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(afar));
+    const { error } = await run(deps);
+    expect(error?.message).toContain('has not recorded whether it sent anything.');
   });
 });
 

@@ -17,7 +17,7 @@ import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { commandWithGlobals } from '../../flows/next.ts';
 import { resolveCommand, showCommand } from '../../jobs/errors.ts';
-import { isUnaccepted } from '../../jobs/reconcile.ts';
+import { isUnaccepted, lostResponseText } from '../../jobs/reconcile.ts';
 import { isObjectUrl } from '../../store-url.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
@@ -271,10 +271,7 @@ export function explainSkipped(planned: PlannedRow): string {
   if (waitReason !== undefined) return waitReason;
   const change = changes.length === 0 ? '' : `the row was changed: ${changes.join('; ')}`;
   if (state === 'changed' || state === 'running') return change;
-  const loss =
-    job === undefined
-      ? 'the record of its job is lost or damaged'
-      : 'its process ended before the response arrived';
+  const loss = job === undefined ? 'the record of its job is lost or damaged' : lostResponseText(job);
   const reason = job?.error?.message ?? (state === 'unknown' ? loss : '');
   return [reason, change].filter(Boolean).join('; ');
 }
