@@ -1,8 +1,7 @@
 import { constants } from 'node:fs';
 import { lstat, open, type FileHandle } from 'node:fs/promises';
 import type { Context } from './context.ts';
-import { type Io, write } from './io.ts';
-import { decodeUtf8, maxInputBytes, readStdin } from './stdin.ts';
+import { type Io, write, decodeUtf8, maxInputBytes, readStdin } from './io.ts';
 import type { Deadline } from '../clock.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';

@@ -13,7 +13,7 @@ import { retryUnlessLost } from '../../../batch/row-state.ts';
 import type { BatchOptions } from './options.ts';
 import { readableFolders, rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
-import { readStdinBytes } from '../../stdin.ts';
+import { readStdinBytes } from '../../io.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, MgwError, usageError } from '../../../errors.ts';
 import { type EarlierAsset, earlierAsset, partOf, recordedAssets } from '../../../flows/earlier-job.ts';

@@ -11,7 +11,7 @@ import { protocolNamed } from '../../../protocols/registry.ts';
 import { composeSpeech, type Voice } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { checkLocalPath, optionObject, readInputFile } from '../../input.ts';
-import { decodeUtf8 } from '../../stdin.ts';
+import { decodeUtf8 } from '../../io.ts';
 import { shellWord } from '../../output/human.ts';
 import { withFiles } from '../video/body.ts';
 import { realpath } from 'node:fs/promises';

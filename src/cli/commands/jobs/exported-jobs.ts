@@ -1,6 +1,6 @@
 import { open, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { decodeUtf8, maxInputBytes } from '../../stdin.ts';
+import { decodeUtf8, maxInputBytes } from '../../io.ts';
 import { localError, usageError } from '../../../errors.ts';
 import { makeTempFolder } from '../../../files/make-folder.ts';
 import { lineBlocks } from '../../../files/line-blocks.ts';

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { readInputFile } from '../../input.ts';
-import { decodeUtf8, readStdin } from '../../stdin.ts';
+import { decodeUtf8, readStdin } from '../../io.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { exitCodes, usageError } from '../../../errors.ts';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { inputFileChunks, readRefs } from '../../input.ts';
-import { stdinChunks } from '../../stdin.ts';
+import { stdinChunks } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { isBudgetName } from '../../../config/rules.ts';
 import { usageError } from '../../../errors.ts';

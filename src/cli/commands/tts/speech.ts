@@ -1,6 +1,6 @@
 import type { Context } from '../../context.ts';
 import { readInputFile, typedText } from '../../input.ts';
-import { decodeUtf8, readStdin } from '../../stdin.ts';
+import { decodeUtf8, readStdin } from '../../io.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Context } from '../../context.ts';
 import { bodyOption, readInputFile, readInputText, readLine } from '../../input.ts';
-import { readStdin } from '../../stdin.ts';
+import { readStdin } from '../../io.ts';
 import { repeatable, single } from '../../options.ts';
 import { usageError } from '../../../errors.ts';
 import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
