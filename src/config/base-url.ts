@@ -61,8 +61,13 @@ const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
  */
 export function parseBaseUrl(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:\/\/[^/\\]/i.test(text) || /[\s\\\p{Cc}]/u.test(text))
+  if (url === undefined || !/^\s*https?:\/\/[^/\\]/i.test(text) || text.includes('\\'))
     throw new Error('an address such as https://gateway.example.com');
+  // A secret of a CI system often ends with a line break, which an error that quotes the address would not show.
+  if (/[\s\p{Cc}]/u.test(text))
+    throw new Error(
+      'an address without white space or control characters (is there a line break at its end?)',
+    );
   if (url.username !== '' || url.password !== '' || /^[^?#]*\/\/[^/?#]*@/.test(text))
     throw new Error('an address without a user name or password (to set the key, use mgw auth login)');
   if (/[?#]/.test(text)) throw new Error('an address without a query or a fragment (#)');

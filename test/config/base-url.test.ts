@@ -38,8 +38,10 @@ describe('parseBaseUrl', () => {
     ['https:h', /an address such as/],
     ['https:///h', /an address such as/],
     ['https://h\\v', /an address such as/],
-    [' https://h', /an address such as/],
-    ['https://h\n', /an address such as/],
+    [' https://h', /without white space or control characters/],
+    ['https://h\n', /without white space .*is there a line break at its end/],
+    ['https://h\0', /without white space or control characters/],
+    ['https://h \\v', /an address such as/],
     ['https://', /an address such as/],
     ['', /an address such as/],
   ])('refuses %j', (text, why) => {

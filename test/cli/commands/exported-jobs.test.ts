@@ -1,5 +1,8 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readExport, type ExportedJob } from '../../../src/cli/commands/jobs/exported-jobs.ts';
+import { userHere } from '../../support/one-process.ts';
 
 const mib = 1024 * 1024;
 
@@ -36,4 +39,15 @@ describe('an export', () => {
     const chunks = ['{"id":"one"}\n', start, ...Array.from({ length: 65 }, () => piece)];
     await expect(jobsIn(...chunks)).rejects.toThrow(message);
   });
+});
+
+it.each([
+  ['-', 'Standard input'],
+  ['empty.jsonl', 'empty.jsonl'],
+])('jobs import %s prints a note if there are no jobs in it', async (file, name) => {
+  const user = userHere();
+  writeFileSync(join(user.cwd, 'empty.jsonl'), '');
+  const run = await user.run(['jobs', 'import', file]);
+  expect([run.code, run.stdout]).toEqual([0, '']);
+  expect(run.stderr).toMatch(new RegExp(`^(\\S+/)?${name} contains no jobs\\.\n$`));
 });

@@ -19,7 +19,7 @@ import { claimedNames, enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
-import { counted, escapeControls, printable } from '../../../printable.ts';
+import { counted, escapeControls, printable, printableLine } from '../../../printable.ts';
 import { JobSpool, readExport, type SpooledJob } from './exported-jobs.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
 
@@ -99,6 +99,8 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     }
     const eventsOf = async ({ place, spooled }: Entry): Promise<Importable['events']> =>
       importable(await spool.get(spooled), place, schema).events;
+    if (entries.size === 0)
+      context.progress.note(`${isStdin ? 'Standard input' : printableLine(file)} contains no jobs.`);
     return await importAll(context, [...entries.values()], eventsOf);
   } finally {
     await spool.close();
