@@ -135,7 +135,7 @@ async function waitAndSave(
     onUpdate,
   };
   if (target !== undefined) {
-    if (job.state !== 'succeeded') await loadSites(deps.client.baseUrl);
+    if (job.state !== 'succeeded') await loadSites(job.base_url);
     if (isResumed) await checkBeforeWait(job, target, fileCount(job), force, deps);
     const { key, trustedOrigins } = deps;
     const saveOptions = {

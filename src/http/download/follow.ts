@@ -148,8 +148,8 @@ export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGa
  * Loads the list of sites that {@link mayGetKey} may need. Call it before a wait, because mgw may be upgraded or removed
  * during the wait.
  */
-export async function loadSites({ protocol }: URL): Promise<void> {
-  if (protocol === 'https:') await import('tldts');
+export async function loadSites(baseUrl: string): Promise<void> {
+  if (baseUrl.startsWith('https:')) await import('tldts');
 }
 
 // Treats private suffixes as public suffixes, so two customers of one hosting domain are different sites.
