@@ -193,7 +193,6 @@ const always = [
     'cli/io',
     'cli/wait-options',
     'cli/input',
-    'cli/stdin',
   ),
   sources('cli/output/outcome', 'flows/session', 'flows/settings', 'jobs/order', 'jobs/view'),
   sources('http/failures', 'http/transport-error'),
