@@ -137,16 +137,15 @@ class IndexLog {
    * @returns a function that checks whether the file still contains the entries
    */
   async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
-    this.#queue.push(...entries.map(indexLine));
+    const lines = entries.map(indexLine);
+    this.#queue.push(...lines);
     this.#isDurable ||= isDurable;
-    const { ino, size } = await this.#write();
-    return () => {
-      const current = statSync(this.#path, { throwIfNoEntry: false });
-      return current !== undefined && current.ino === ino && current.size >= size;
-    };
+    const { size } = await this.#write();
+    return () => readTail(this.#path, () => size)?.tail.includes(lines.join('')) === true;
   }
 
-  // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write.
+  // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write. Returns
+  // the log's status before the write.
   async #writeQueued(): Promise<Stats> {
     // Take the lines first: later callers wait for the next write, so it must contain their lines.
     const lines = this.#queue.splice(0);
@@ -154,9 +153,10 @@ class IndexLog {
     this.#isDurable = false;
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
     const complete = (): Promise<void> => this.#complete();
-    await repeatIfRemoved(() => this.#count(lines.length), complete);
+    const wasEmptied = await repeatIfRemoved(() => this.#count(lines.length), complete);
+    if (wasEmptied) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
-    return (await repeatIfRemoved(write, complete)).after;
+    return (await repeatIfRemoved(write, complete)).before;
   }
 
   /** Adds a job's lines that are missing from the log. */
@@ -233,8 +233,11 @@ class IndexLog {
     this.#refresh();
   }
 
-  async #count(lines: number): Promise<void> {
-    if (lines > 0) await appendFile(this.#countPath, '+'.repeat(lines), { tornEnd: '', isDurable: false });
+  // Returns whether the count was empty before.
+  async #count(lines: number): Promise<boolean> {
+    if (lines <= 0) return false;
+    const options = { tornEnd: '', isDurable: false };
+    return (await appendFile(this.#countPath, '+'.repeat(lines), options)).before.size === 0;
   }
 }
 

@@ -549,6 +549,36 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([other]);
   });
 
+  it("regains a job's line if the line is lost, and the index completed, before the job's record is written", async () => {
+    const state = freshFolder();
+    const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
+    mkdirSync(jobs);
+    const open = (): JobIndex => new JobIndex(state, { folder: jobs, ids: () => [], entriesOf: () => [] });
+    const [index, id] = [open(), newJobId(now)];
+    const entry = { kind: 'fingerprint', value: 'f1', id } as const;
+    await writeIndexed(
+      () => index.add([entry]),
+      async () => {
+        truncateSync(path);
+        expect(await open().find('fingerprint', 'f1')).toEqual([]);
+      },
+    );
+    expect(await open().find('fingerprint', 'f1')).toEqual([id]);
+  });
+
+  it('lists all jobs even if both of its files are emptied before a job is added', async () => {
+    const { ledger, state, id } = await made();
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep((change, path) => {
+      if (change !== 'append' || !path.endsWith('index.count')) return;
+      beforeEachStep(undefined);
+      for (const name of ['index.log', 'index.count']) truncateSync(join(state, name));
+    });
+    const other = await make(ledger, 5);
+    const later = await openFileLedger(state, () => now);
+    expect((await later.listed()).slice()).toEqual([id, other]);
+  });
+
   it('is not changed by a search if it is complete or there are no jobs', async () => {
     const { ledger, id } = await made(accepted);
     const empty = await openFileLedger(freshFolder(), () => now);
