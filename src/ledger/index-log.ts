@@ -178,7 +178,8 @@ class IndexLog {
       this.#refresh();
       return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
     });
-    // Concurrent completions may have written surplus lines. Unless these are counted, a later loss goes unnoticed.
+    // Concurrent completions may have written surplus lines. Unless these are counted, a later loss goes unnoticed. If
+    // they cannot be counted, for example on a full disk, the search still succeeds.
     const uncounted = this.#lines.count - sizeOf(this.#countPath);
     if (uncounted > 0) await this.#count(uncounted).catch(() => undefined);
     return this.#lines;

@@ -17,8 +17,15 @@ function instance(): string {
   return own;
 }
 
+// Returns undefined if /proc does not list this thread, for example because it describes another process namespace. Other
+// processes would otherwise consider the thread dead.
 function currentThread(): string | undefined {
-  return /^\d+\/task\/(\d+)$/.exec(readSystem(() => readlinkSync('/proc/thread-self')) ?? '')?.[1];
+  const [thread = ''] = /\d+$/.exec(readSystem(() => readlinkSync('/proc/thread-self')) ?? '') ?? [];
+  return thread !== '' && hasThread(process.pid, thread) ? thread : undefined;
+}
+
+function hasThread(pid: number, thread: string): boolean {
+  return existsSync(`/proc/${pid}/task/${thread}`);
 }
 
 function threadOf({ instance: text = '' }: Owner): string | undefined {
@@ -58,7 +65,7 @@ export function lifeOf(owner: Owner): Life {
   if (start === undefined || owner.start === '') return 'unknown';
   if (start !== owner.start) return 'dead';
   const thread = threadOf(owner);
-  if (thread !== undefined && !existsSync(`/proc/${owner.pid}/task/${thread}`)) return 'dead';
+  if (thread !== undefined && !hasThread(owner.pid, thread)) return 'dead';
   if (!isThisPid || owner.instance === undefined) return 'alive';
   // The owner is another thread of this process, or a process from before a snapshot was restored.
   return thread === undefined || thread === threadOf(currentOwner()) ? 'unknown' : 'alive';

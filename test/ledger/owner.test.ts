@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, readlinkSync } from 'node:fs';
+import fs, { existsSync, readFileSync, readlinkSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { hostname } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it, vi } from 'vitest';
@@ -121,6 +122,26 @@ describe('a process', () => {
     const thread = /\d+$/.exec(readlinkSync('/proc/thread-self'))?.[0] ?? '';
     expect(currentOwner().instance).toMatch(new RegExp(`\\.${thread}$`));
     expect(lifeOf({ ...currentOwner(), instance: `earlier.${thread}` })).toBe('unknown');
+  });
+
+  it.skipIf(!hasProc)('has no thread id if /proc describes another process namespace', async () => {
+    const { readlinkSync: read } = fs;
+    const readlink = vi
+      .spyOn(fs, 'readlinkSync')
+      .mockImplementation(((path: string) =>
+        path === '/proc/thread-self' ? '4194306/task/4194306' : read(path)) as typeof read);
+    const key = Symbol.for('mgw.instance');
+    const own: unknown = Reflect.get(globalThis, key);
+    onEnd(() => {
+      readlink.mockRestore();
+      syncBuiltinESMExports();
+      Reflect.set(globalThis, key, own);
+    });
+    syncBuiltinESMExports();
+    Reflect.deleteProperty(globalThis, key);
+    const url = '../../src/ledger/owner.ts?namespace';
+    const copy = (await import(url)) as { currentOwner: typeof currentOwner };
+    expect(copy.currentOwner().instance).toMatch(/\.$/);
   });
 
   it.skipIf(!hasProc)('is dead if the current process has the same pid but started at another time', () => {
