@@ -83,7 +83,7 @@ export type BodyC = {
   image?: string;
   /** Last frame; combine with image to set both frames. */
   last_frame_image_url?: string;
-  /** Like image. */
+  /** Same as image. */
   input_reference?: unknown;
   /** Images, at most 9; kept for compatibility. */
   images?: string[];

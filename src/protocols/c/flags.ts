@@ -72,6 +72,6 @@ export const flags: readonly Flag[] = [
     '--input-reference <url|file>',
     'input_reference',
     'like --image, but sent in the field input_reference',
-    { ...asset, fieldDescription: 'like image' },
+    { ...asset, fieldDescription: 'same as image' },
   ),
 ];
