@@ -20,7 +20,8 @@ function instance(): string {
 // Returns undefined if /proc does not list this thread, for example because it describes another process namespace. Other
 // processes would otherwise consider the thread dead.
 function currentThread(): string | undefined {
-  const [thread = ''] = /\d+$/.exec(readSystem(() => readlinkSync('/proc/thread-self')) ?? '') ?? [];
+  const [, thread = ''] =
+    /^\d+\/task\/(\d+)$/.exec(readSystem(() => readlinkSync('/proc/thread-self')) ?? '') ?? [];
   return thread !== '' && hasThread(process.pid, thread) ? thread : undefined;
 }
 
