@@ -1,11 +1,8 @@
 import { hash } from 'node:crypto';
 import type { Ids } from './names.ts';
 
-/**
- * What an index line records about a job: a fingerprint or a handle (as a hash), its success, or its removal. A
- * `filler` line has no meaning.
- */
-export type IndexKind = 'fingerprint' | 'handle' | 'succeeded' | 'removed' | 'filler';
+/** What an index line records about a job: a fingerprint or a handle (as a hash), its success, or its removal. */
+export type IndexKind = 'fingerprint' | 'handle' | 'succeeded' | 'removed';
 
 /** A decoded index line. */
 export interface IndexEntry {
@@ -22,7 +19,6 @@ const marks: Record<IndexKind, string> = {
   handle: 'h',
   succeeded: 's',
   removed: 'r',
-  filler: 'x',
 };
 const [fingerprintMark, removedMark, succeededMark] = [0x66, 0x72, 0x73];
 const kindAt = 4;
@@ -65,6 +61,27 @@ function isValidLine(view: DataView, at: number): boolean {
   return view.getInt32(at, true) === sumOf(view, at);
 }
 
+/** Returns a line's checksum, four letters. */
+export function checksumOf(line: string): string {
+  return line.slice(0, kindAt);
+}
+
+/** Encodes a number as a checksum, modulo 2 ** 20. The inverse of {@link numberIn}. */
+export function checksum(number: number): string {
+  return String.fromCharCode(...[0, 5, 10, 15].map((bits) => 0x40 | ((number >> bits) & 0x1f)));
+}
+
+/** Returns the number of a checksum that is a line of its own; undefined if the line is damaged. */
+export function numberIn(line: Buffer, start: number, end: number): number | undefined {
+  const word = end - start === kindAt ? line.readInt32LE(start) : 0;
+  return (word & 0xe0e0e0e0) === 0x40404040 ? numberOf(word) : undefined;
+}
+
+// Each letter of a checksum stands for five bits.
+function numberOf(word: number): number {
+  return (word & 0x1f) | ((word >> 3) & 0x3e0) | ((word >> 6) & 0x7c00) | ((word >> 9) & 0xf8000);
+}
+
 // Compares the ids in two lines. Returns a number below 0 if the first id is lower, and 0 if the ids are equal.
 function compareIds(left: DataView, leftOffset: number, right: DataView, rightOffset: number): number {
   for (let at = idAt; at < idAt + 12; at += 4) {
@@ -80,6 +97,10 @@ function idsIn(bytes: Buffer): (start: number) => string {
 
 /** The valid lines of an index. Torn and damaged lines are skipped. */
 export class IndexLines {
+  /** The inode of the file that was read last. */
+  inode: number | undefined;
+  /** The sum of the lines' checksums, modulo 2 ** 20. */
+  total = 0;
   #buffer = Buffer.alloc(0);
   #view = viewOf(this.#buffer);
   #length = 0;
@@ -115,6 +136,7 @@ export class IndexLines {
   /** Discards all lines. */
   clear(): void {
     this.#length = this.#checkedLength = this.#count = this.#tableCount = this.#comparedCount = 0;
+    this.total = 0;
     this.#highest = undefined;
     // Use a new buffer, because lists of ids returned earlier still read the old one.
     this.#useBuffer(Buffer.alloc(0));
@@ -144,11 +166,12 @@ export class IndexLines {
   add(bytes: number): void {
     this.#length += bytes;
     const [view, offsets, end] = [this.#view, this.#offsets, this.#length];
-    let [at, count] = [this.#checkedLength, this.#count];
+    let [at, count, total] = [this.#checkedLength, this.#count, this.total];
     while (at + lineLength <= end) {
       if (isValidLine(view, at)) {
         offsets[count] = at;
         count += 1;
+        total += numberOf(view.getInt32(at, true));
         at += lineLength;
         continue;
       }
@@ -156,7 +179,7 @@ export class IndexLines {
       if (next < 0) break;
       at = next + 1;
     }
-    [this.#checkedLength, this.#count] = [at, count];
+    [this.#checkedLength, this.#count, this.total] = [at, count, total & 0xfffff];
   }
 
   /** Returns the ids of jobs with the given fingerprint or handle, in line order. */

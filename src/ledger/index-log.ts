@@ -1,10 +1,18 @@
 import { readdirSync, statSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
-import type { Job } from '../job.ts';
 import { appendFile, createFile, readTail } from './durable-file.ts';
-import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
+import {
+  checksum,
+  checksumOf,
+  IndexLines,
+  indexLine,
+  type IndexEntry,
+  type IndexKind,
+  numberIn,
+} from './index-lines.ts';
 import type { Ids } from './names.ts';
 
 /** The job records. An index restores its lost lines from them. */
@@ -16,19 +24,6 @@ export interface JobSource {
   /** Returns all index entries for a job. */
   entriesOf: (id: string) => IndexEntry[];
 }
-
-/** Returns all index entries for a job. A job without a record was removed. */
-export function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
-  if (job === undefined) return [{ kind: 'removed', value: '', id }];
-  const { handle, state, record } = job;
-  return [
-    { kind: 'fingerprint', value: record.fingerprint, id },
-    ...(handle === undefined ? [] : [{ kind: 'handle', value: handle, id } as const]),
-    ...(state === 'succeeded' ? [{ kind: 'succeeded', value: '', id } as const] : []),
-  ];
-}
-
-const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
  * A ledger's index. It only speeds up searches; payments depend on claims. `index.log` lists the jobs; `handles.log`
@@ -109,17 +104,16 @@ function isInHandles(kind: IndexKind): boolean {
 }
 
 /**
- * A log in which each line states one fact about a job. Before lines are appended, one byte for each line is appended
- * to a second file, the count. If the log has fewer valid lines than the count has bytes, lines were lost and are
- * restored from the jobs (design 4).
+ * A log in which each line states one fact about a job. Before lines are appended, their checksums are appended to a
+ * second file, the count. If the checksums in the two files have different totals, lines were lost and are restored from
+ * the jobs (design 4).
  */
 class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
   readonly #jobs: JobSource;
   readonly #lines = new IndexLines();
-  /** The inode of the file that was read last. */
-  #inode: number | undefined;
+  readonly #counted = new Checksums();
   #completing: Promise<void> | undefined;
   /** Lines to be written together, and whether any of them must be durable. */
   #queue: string[] = [];
@@ -144,16 +138,16 @@ class IndexLog {
     return () => readTail(this.#path, () => size)?.tail.includes(lines.join('')) === true;
   }
 
-  // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write. Returns
-  // the log's status before the write.
+  // Does not read the log. If the log has lost lines, the totals still differ after this write. Returns the log's status
+  // before the write.
   async #writeQueued(): Promise<Stats> {
     // Take the lines first: later callers wait for the next write, so it must contain their lines.
     const lines = this.#queue.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
-    await this.#completeUnless(() => sizeOf(this.#countPath) > 0);
+    await this.#completeUnless(() => this.#isCounted());
     const complete = (): Promise<void> => this.#complete();
-    const wasEmptied = await repeatIfRemoved(() => this.#count(lines.length), complete);
+    const wasEmptied = await repeatIfRemoved(() => this.#count(lines.map(checksumOf)), complete);
     if (wasEmptied) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
     return (await repeatIfRemoved(write, complete)).before;
@@ -173,41 +167,27 @@ class IndexLog {
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async completeLines(): Promise<IndexLines> {
-    await this.#completeUnless(() => {
-      const count = sizeOf(this.#countPath);
-      this.#refresh();
-      return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
-    });
-    // Concurrent completions may have written surplus lines. Unless these are counted, a later loss goes unnoticed. If
-    // they cannot be counted, for example on a full disk, the search still succeeds.
-    const uncounted = this.#lines.count - sizeOf(this.#countPath);
-    if (uncounted > 0) await this.#count(uncounted).catch(() => undefined);
+    // Another process may have counted lines that it is about to write. To read all jobs would take longer.
+    if (!this.#isComplete()) await delay(pauseMs);
+    await this.#completeUnless(() => this.#isComplete());
     return this.#lines;
   }
 
   async #completeUnless(isComplete: () => boolean): Promise<void> {
     while (this.#completing !== undefined) await this.#completing;
     if (isComplete()) return;
-    this.#completing = this.#complete().finally(() => (this.#completing = undefined));
-    await this.#completing;
+    await (this.#completing = this.#complete().finally(() => (this.#completing = undefined)));
   }
 
-  // Synchronous, because each submission calls this several times, and the thread pool takes ten times as long.
-  #refresh(): void {
-    const lines = this.#lines;
-    const current = statSync(this.#path, { throwIfNoEntry: false });
-    if (current !== undefined && current.ino === this.#inode && current.size === lines.length) return;
-    const newLines = readTail(
-      this.#path,
-      ({ ino, size }) => {
-        if (ino !== this.#inode || size < lines.length) lines.clear();
-        this.#inode = ino;
-        return lines.length;
-      },
-      (bytes) => lines.reserve(bytes),
-    );
-    if (newLines === undefined) lines.clear();
-    else lines.add(newLines.tail.length);
+  #isComplete(): boolean {
+    if (!this.#isCounted()) return isEmpty(this.#jobs.folder);
+    refresh(this.#path, this.#lines);
+    return this.#lines.total === this.#counted.total;
+  }
+
+  #isCounted(): boolean {
+    refresh(this.#countPath, this.#counted);
+    return this.#counted.count > 0;
   }
 
   #complete(): Promise<void> {
@@ -215,31 +195,81 @@ class IndexLog {
   }
 
   // Any number of processes may complete the log concurrently: each adds the lines that it does not find. If the log
-  // loses lines meanwhile, it has fewer lines than its count afterwards.
+  // loses lines meanwhile, the totals differ afterwards.
   async #addMissing(): Promise<void> {
-    await Promise.all(
-      [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
-    );
-    const count = sizeOf(this.#countPath);
-    this.#refresh();
-    const missing = this.#missing(this.#jobs.ids());
-    // A log with an empty count would be treated as lost, so it has at least one line.
-    const lost = Math.max(1, count) - this.#lines.count;
-    missing.push(...Array<IndexEntry>(Math.max(0, lost - missing.length)).fill(filler));
-    // Count all lines before writing the first one. If the process dies in between, the index is known to be
-    // incomplete.
-    await this.#count(this.#lines.count + missing.length - count);
-    while (missing.length > 0)
-      await appendFile(this.#path, missing.splice(0, maxLinesPerWrite).map(indexLine).join(''));
-    this.#refresh();
+    for (const path of [this.#path, this.#countPath]) await createFile(path, '').catch(ignoreExisting);
+    // A file may have been cut, and then have grown to its earlier length.
+    for (const content of [this.#lines, this.#counted]) content.clear();
+    const isCounted = this.#isCounted();
+    refresh(this.#path, this.#lines);
+    // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
+    const difference = checksum(this.#lines.total - this.#counted.total);
+    const lines = this.#missing(this.#jobs.ids()).map(indexLine);
+    // Count all lines before writing the first one. If the process dies in between, the totals differ.
+    const counting = this.#count([difference, ...lines.map(checksumOf)]);
+    // If the log contains every job, a search succeeds even on a full disk.
+    await (isCounted && lines.length === 0 ? counting.catch(() => undefined) : counting);
+    while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
+    refresh(this.#path, this.#lines);
   }
 
   // Returns whether the count was empty before.
-  async #count(lines: number): Promise<boolean> {
-    if (lines <= 0) return false;
-    const options = { tornEnd: '', isDurable: false };
-    return (await appendFile(this.#countPath, '+'.repeat(lines), options)).before.size === 0;
+  async #count(checksums: readonly string[]): Promise<boolean> {
+    const text = checksums.map((each) => `${each}\n`).join('');
+    return (await appendFile(this.#countPath, text, { isDurable: false })).before.size === 0;
   }
+}
+
+/** The checksums in a count file, one per line. Torn and damaged lines are skipped. */
+class Checksums {
+  inode: number | undefined;
+  count = 0;
+  /** The sum of the checksums, modulo 2 ** 20. */
+  total = 0;
+  /** The number of bytes added, without a torn last line. */
+  length = 0;
+  #buffer = Buffer.alloc(0);
+
+  clear(): void {
+    this.count = this.total = this.length = 0;
+  }
+
+  reserve(bytes: number): Buffer {
+    this.#buffer = Buffer.allocUnsafe(bytes);
+    return this.#buffer;
+  }
+
+  add(bytes: number): void {
+    const buffer = this.#buffer.subarray(0, bytes);
+    let at = 0;
+    for (let end = buffer.indexOf('\n'); end >= 0; end = buffer.indexOf('\n', at)) {
+      const number = numberIn(buffer, at, end);
+      if (number !== undefined) {
+        this.count += 1;
+        this.total = (this.total + number) & 0xfffff;
+      }
+      at = end + 1;
+    }
+    this.length += at;
+  }
+}
+
+// Adds a file's new bytes to its content in memory. Synchronous, because each submission calls this several times, and
+// the thread pool takes ten times as long.
+function refresh(path: string, content: IndexLines | Checksums): void {
+  const current = statSync(path, { throwIfNoEntry: false });
+  if (current !== undefined && current.ino === content.inode && current.size === content.length) return;
+  const newBytes = readTail(
+    path,
+    ({ ino, size }) => {
+      if (ino !== content.inode || size < content.length) content.clear();
+      content.inode = ino;
+      return content.length;
+    },
+    (bytes) => content.reserve(bytes),
+  );
+  if (newBytes === undefined) content.clear();
+  else content.add(newBytes.tail.length);
 }
 
 // Repeats an action during which a file was removed. Calls `recover` before each repetition.
@@ -253,30 +283,13 @@ async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise
     }
 }
 
-/**
- * Adds a record's index entries, then writes the record, so that a complete index never misses a job. Adds the entries
- * again if the index was replaced in the meantime: the new file may have been completed before the record existed.
- * @param add adds the entries: {@link IndexLog.add}
- */
-export async function writeIndexed<T>(
-  add: () => Promise<() => boolean>,
-  write: () => Promise<T>,
-): Promise<T> {
-  const isStillIndexed = await add();
-  const result = await write();
-  if (!isStillIndexed()) await add();
-  return result;
-}
-
 /** Maximum number of attempts to write a file that other processes remove. */
 const maxTries = 5;
 
+const pauseMs = 10;
+
 /** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;
-
-function sizeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-}
 
 function isEmpty(folder: string): boolean {
   return readdirSync(folder).length === 0;

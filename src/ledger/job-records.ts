@@ -5,6 +5,7 @@ import type { Job, RecordedEvent } from '../job.ts';
 import { foldJob } from './fold.ts';
 import { appendFile, createExclusively, readBytes, readTail, replaceFile } from './durable-file.ts';
 import { damagedJob, decodeEvents, tornEnd } from './event-log.ts';
+import type { IndexEntry } from './index-lines.ts';
 import { jobIdPattern } from './names.ts';
 import { lifeOf } from './owner.ts';
 
@@ -170,4 +171,30 @@ const shortageCodes = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 // Combines file attributes that change with every write: a record is only appended to or replaced.
 function versionOf({ ino, size, mtimeMs, ctimeMs }: Stats): string {
   return `${ino} ${size} ${mtimeMs} ${ctimeMs}`;
+}
+
+/** Returns all index entries for a job. A job without a record was removed. */
+export function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
+  if (job === undefined) return [{ kind: 'removed', value: '', id }];
+  const { handle, state, record } = job;
+  return [
+    { kind: 'fingerprint', value: record.fingerprint, id },
+    ...(handle === undefined ? [] : [{ kind: 'handle', value: handle, id } as const]),
+    ...(state === 'succeeded' ? [{ kind: 'succeeded', value: '', id } as const] : []),
+  ];
+}
+
+/**
+ * Adds a record's index entries, then writes the record, so that a complete index never misses a job. Adds the entries
+ * again if the index was replaced in the meantime: the new file may have been completed before the record existed.
+ * @param add adds the entries: {@link JobIndex.add}
+ */
+export async function writeIndexed<T>(
+  add: () => Promise<() => boolean>,
+  write: () => Promise<T>,
+): Promise<T> {
+  const isStillIndexed = await add();
+  const result = await write();
+  if (!isStillIndexed()) await add();
+  return result;
 }

@@ -25,7 +25,8 @@ import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
+import { JobIndex } from '../../src/ledger/index-log.ts';
+import { writeIndexed } from '../../src/ledger/job-records.ts';
 import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -605,8 +606,9 @@ describe('an index', () => {
     [', even if both processes have tried to create the job', true],
   ])("regains the line of another process's job once the job is sent%s", async (_, triesBoth) => {
     const { ledger, state, id: first } = await made();
-    const log = join(state, 'index.log');
-    const line = readFileSync(log, 'latin1').slice(-32);
+    const files = ['index.log', 'index.count'].map((name) => join(state, name));
+    const [log = ''] = files;
+    const earlier = files.map((file) => readFileSync(file));
     const other = await openFileLedger(state, () => now);
     const id = newJobId(5);
     const create = async (): Promise<void> => expect(await ledger.create(id, [prepared])).toBe(true);
@@ -622,9 +624,10 @@ describe('an index', () => {
     expect((await other.listed()).slice()).toEqual([first, id]);
     // Simulates that the process that created the job died before it noticed that the index had been replaced by one
     // without the job.
-    const { size: count } = statSync(join(state, 'index.count'));
-    writeFileSync(`${log}.new`, line.repeat(count));
-    renameSync(`${log}.new`, log);
+    for (const [index, file] of files.entries()) {
+      writeFileSync(`${file}.new`, earlier[index] ?? '');
+      renameSync(`${file}.new`, file);
+    }
     expect((await ledger.listed()).slice()).toEqual([first]);
     let syncs = 0;
     await onDisk(({ name, path }) => {
@@ -634,7 +637,7 @@ describe('an index', () => {
       await other.append(id, sending());
       expect((await other.listed()).slice()).toEqual([first, id]);
     }
-    expect([statSync(log).size, syncs]).toEqual([(count + 1) * line.length, 1]);
+    expect([statSync(log).size, syncs]).toEqual([2 * 32, 1]);
   });
 
   it('is read again from its beginning if it was replaced by a file that is at least as long', async () => {
@@ -654,13 +657,33 @@ describe('an index', () => {
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([earlier]);
   });
 
-  it('is padded to the length in its count file once, rather than by each command, if a lost line belongs to no job', async () => {
+  it('has its count corrected once, rather than by each command, if a counted line belongs to no job', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
-    appendFileSync(count, '+++');
+    appendFileSync(count, 'CUTD\n');
     expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
-    expect(statSync(log).size).toBe(32 * statSync(count).size);
+    const sizes = (): number[] => [log, count].map((path) => statSync(path).size);
+    const corrected = sizes();
     expect((await ledger.listed()).slice()).toEqual([id]);
+    expect(sizes()).toEqual(corrected);
+  });
+
+  it('regains a lost line even if another process counts a line, and writes it only after a search', async () => {
+    const { ledger, state, id } = await made();
+    const log = join(state, 'index.log');
+    const other = await make(ledger, 5);
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep(async (change, path) => {
+      if (change !== 'append' || path !== log) return;
+      beforeEachStep(undefined);
+      const reader = await openFileLedger(state, () => now);
+      expect(await reader.lookup('fingerprint', 'f1')).toEqual([id]);
+      const lines = readFileSync(log);
+      writeFileSync(log, Buffer.concat([lines.subarray(0, 32), lines.subarray(64)]));
+    });
+    const third = await make(ledger, 6);
+    const later = await openFileLedger(state, () => now);
+    expect((await later.listed()).slice()).toEqual([id, third, other]);
   });
 
   it('regains a lost line even if it had a surplus line before', async () => {
@@ -696,7 +719,7 @@ describe('an index', () => {
     for (let lookups = 0; lookups < 2; lookups += 1)
       expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
     const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
-    expect([statSync(log).size, statSync(count).size]).toEqual([32, 1]);
+    expect([statSync(log).size, statSync(count).size]).toEqual([0, 5]);
   });
 
   it('is not needed to list the jobs', async () => {

@@ -24,7 +24,8 @@ export const plants = {
     ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
-    ['ledger/index-log.ts', 'count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder)', 'true'],
+    ['ledger/index-log.ts', 'if (!this.#isCounted()) return isEmpty(this.#jobs.folder);', ''],
+    ['ledger/index-log.ts', 'return this.#lines.total === this.#counted.total;', 'return true;'],
     [
       'ledger/index-log.ts',
       'const complete = (): Promise<void> => this.#complete();',
