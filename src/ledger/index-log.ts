@@ -138,15 +138,14 @@ class IndexLog {
     return () => readTail(this.#path, () => size)?.tail.includes(lines.join('')) === true;
   }
 
-  // Does not read the log. If the log has lost lines, the totals still differ after this write. Returns the log's status
-  // before the write.
+  // Does not read the log: lost lines can still be detected after this write. Returns the log's status before it.
   async #writeQueued(): Promise<Stats> {
     // Take the lines first: later callers wait for the next write, so it must contain their lines.
     const lines = this.#queue.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
-    await this.#completeUnless(() => this.#isCounted());
     const complete = (): Promise<void> => this.#complete();
+    await this.#completeUnless(() => this.#isCounted());
     const wasEmptied = await repeatIfRemoved(() => this.#count(lines.map(checksumOf)), complete);
     if (wasEmptied) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
@@ -202,11 +201,13 @@ class IndexLog {
     for (const content of [this.#lines, this.#counted]) content.clear();
     const isCounted = this.#isCounted();
     refresh(this.#path, this.#lines);
-    // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
-    const difference = checksum(this.#lines.total - this.#counted.total);
+    const difference = this.#lines.total - this.#counted.total;
     const lines = this.#missing(this.#jobs.ids()).map(indexLine);
+    const checksums = lines.map(checksumOf);
+    // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
+    if (difference !== 0 || !isCounted) checksums.push(checksum(difference));
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
-    const counting = this.#count([difference, ...lines.map(checksumOf)]);
+    const counting = this.#count(checksums);
     // If the log contains every job, a search succeeds even on a full disk.
     await (isCounted && lines.length === 0 ? counting.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
@@ -216,7 +217,7 @@ class IndexLog {
   // Returns whether the count was empty before.
   async #count(checksums: readonly string[]): Promise<boolean> {
     const text = checksums.map((each) => `${each}\n`).join('');
-    return (await appendFile(this.#countPath, text, { isDurable: false })).before.size === 0;
+    return text !== '' && (await appendFile(this.#countPath, text, { isDurable: false })).before.size === 0;
   }
 }
 
@@ -285,7 +286,6 @@ async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise
 
 /** Maximum number of attempts to write a file that other processes remove. */
 const maxTries = 5;
-
 const pauseMs = 10;
 
 /** Maximum number of lines in one write. */

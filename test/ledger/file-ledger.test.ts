@@ -580,6 +580,26 @@ describe('an index', () => {
     expect((await later.listed()).slice()).toEqual([id, other]);
   });
 
+  it('lists all jobs even if its count is emptied, and its log removed, after another process completed it', async () => {
+    const { ledger, state, id } = await made();
+    const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
+    const open = (): Promise<Ledger> => openFileLedger(state, () => now);
+    rmSync(log);
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep(async (_, path) => {
+      if (path !== log) return;
+      beforeEachStep(undefined);
+      await (await open()).listed();
+      beforeEachStep((change) => {
+        if (change === 'append') truncateSync(count);
+      });
+    });
+    await ledger.listed();
+    beforeEachStep(undefined);
+    rmSync(log);
+    expect((await (await open()).listed()).slice()).toEqual([id]);
+  });
+
   it('is not changed by a search if it is complete or there are no jobs', async () => {
     const { ledger, id } = await made(accepted);
     const empty = await openFileLedger(freshFolder(), () => now);
