@@ -495,6 +495,12 @@ describe('an index', () => {
     ['truncated inside a line', (log) => truncateSync(log, 50)],
     ['full of zeros', (log) => writeFileSync(log, Buffer.alloc(statSync(log).size))],
     [
+      'full of zeros, like its count',
+      (...files) => {
+        for (const file of files) writeFileSync(file, Buffer.alloc(statSync(file).size));
+      },
+    ],
+    [
       'incomplete because a process died while completing it',
       (log, count) => {
         truncateSync(log, 32);
