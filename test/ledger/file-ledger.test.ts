@@ -618,6 +618,23 @@ describe('an index', () => {
     expect(seen).toEqual([]);
   });
 
+  it('is searched without reading the jobs while another process is about to write a line that it has counted', async () => {
+    const { ledger, state, id, path } = await made(accepted);
+    const reader = await openFileLedger(state, () => now);
+    let found: Promise<string[]> | undefined;
+    const opened: PathLike[] = [];
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep((change, file) => {
+      if (change !== 'append' || !file.endsWith('index.log')) return;
+      beforeEachStep(undefined);
+      onOpen((each) => opened.push(each));
+      found = reader.lookup('fingerprint', 'f1');
+    });
+    await make(ledger, 5);
+    expect(await found).toEqual([id]);
+    expect(opened).not.toContain(path);
+  });
+
   it("gains a new job's lines without reading the other jobs", async () => {
     const { state, path } = await made(accepted);
     const other = await openFileLedger(state, () => now);
