@@ -711,6 +711,20 @@ describe('an index', () => {
     expect(sizes()).toEqual(corrected);
   });
 
+  it('is searched on a full disk only if it contains every job', async () => {
+    const { ledger, state, id } = await made();
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep((change, path) => {
+      if (change === 'append' && path.endsWith('index.count'))
+        throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+    });
+    appendFileSync(join(state, 'index.count'), 'CUTD\n');
+    expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+    truncateSync(join(state, 'index.log'));
+    await expect(ledger.lookup('fingerprint', 'f1')).rejects.toMatchObject({ code: 'local_io' });
+    expect(statSync(join(state, 'index.log')).size).toBe(0);
+  });
+
   it('regains a lost line even if another process counts a line, and writes it only after a search', async () => {
     const { ledger, state, id } = await made();
     const log = join(state, 'index.log');
