@@ -138,18 +138,21 @@ class IndexLog {
     return () => readTail(this.#path, () => size)?.tail.includes(lines.join('')) === true;
   }
 
-  // Does not read the log: lost lines can still be detected after this write. Returns the log's status before it.
+  // Returns the log's status before the write.
   async #writeQueued(): Promise<Stats> {
     // Take the lines first: later callers wait for the next write, so it must contain their lines.
-    const lines = this.#queue.splice(0);
-    const isDurable = this.#isDurable;
+    const [lines, isDurable] = [this.#queue.splice(0), this.#isDurable];
     this.#isDurable = false;
     const complete = (): Promise<void> => this.#complete();
     await this.#completeUnless(() => this.#isCounted());
-    const wasEmptied = await repeatIfRemoved(() => this.#count(lines.map(checksumOf)), complete);
-    if (wasEmptied) await complete();
+    const counted = await repeatIfRemoved(() => this.#count(lines.map(checksumOf)), complete);
+    if (counted.before.size === 0) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
-    return (await repeatIfRemoved(write, complete)).before;
+    const { before } = await repeatIfRemoved(write, complete);
+    // A process that completed the log after the count did not find these lines, and removed them from the count.
+    const count = statSync(this.#countPath, { throwIfNoEntry: false });
+    if (count?.size !== counted.after.size) await this.completeLines();
+    return before;
   }
 
   /** Adds a job's lines that are missing from the log. */
@@ -207,17 +210,15 @@ class IndexLog {
     // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
     if (difference !== 0 || !isCounted) checksums.push(checksum(difference));
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
-    const counting = this.#count(checksums);
+    const counting = checksums.length > 0 ? this.#count(checksums) : undefined;
     // If the log contains every job, a search succeeds even on a full disk.
-    await (isCounted && lines.length === 0 ? counting.catch(() => undefined) : counting);
+    await (isCounted && lines.length === 0 ? counting?.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
     refresh(this.#path, this.#lines);
   }
 
-  // Returns whether the count was empty before.
-  async #count(checksums: readonly string[]): Promise<boolean> {
-    const text = checksums.map((each) => `${each}\n`).join('');
-    return text !== '' && (await appendFile(this.#countPath, text, { isDurable: false })).before.size === 0;
+  #count(checksums: readonly string[]): ReturnType<typeof appendFile> {
+    return appendFile(this.#countPath, checksums.map((each) => `${each}\n`).join(''), { isDurable: false });
   }
 }
 
@@ -287,7 +288,6 @@ async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise
 /** Maximum number of attempts to write a file that other processes remove. */
 const maxTries = 5;
 const pauseMs = 10;
-
 /** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;
 

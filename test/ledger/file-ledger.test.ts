@@ -711,6 +711,24 @@ describe('an index', () => {
     expect(sizes()).toEqual(corrected);
   });
 
+  it.each<[string, (log: string, reader: Ledger) => unknown]>([
+    ['removed', (log) => rmSync(log)],
+    ['completed by another process', (_, reader) => reader.lookup('fingerprint', 'f1')],
+  ])('regains a new line that is lost, even if it was %s between the count and the line', async (_, act) => {
+    const { ledger, state, id } = await made();
+    const [log, reader] = [join(state, 'index.log'), await openFileLedger(state, () => now)];
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep(async (change, path) => {
+      if (change !== 'append' || path !== log) return;
+      beforeEachStep(undefined);
+      await act(log, reader);
+    });
+    const other = await make(ledger, 5);
+    truncateSync(log, statSync(log).size - 32);
+    const later = await openFileLedger(state, () => now);
+    expect((await later.listed()).slice()).toEqual([id, other]);
+  });
+
   it('is searched on a full disk only if it contains every job', async () => {
     const { ledger, state, id } = await made();
     onEnd(() => beforeEachStep(undefined));
