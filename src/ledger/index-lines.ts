@@ -66,18 +66,18 @@ export function checksumOf(line: string): string {
   return line.slice(0, kindAt);
 }
 
-/** Encodes a number as a checksum, modulo 2 ** 20. The inverse of {@link numberIn}. */
-export function checksum(number: number): string {
+/** Encodes a number as a checksum, modulo 2 ** 20. The inverse of {@link decodeChecksum}. */
+export function encodeChecksum(number: number): string {
   return String.fromCharCode(...[0, 5, 10, 15].map((bits) => 0x40 | ((number >> bits) & 0x1f)));
 }
 
 /** Returns the number of a checksum that is a line of its own; undefined if the line is damaged. */
-export function numberIn(line: Buffer, start: number, end: number): number | undefined {
+export function decodeChecksum(line: Buffer, start: number, end: number): number | undefined {
   const word = end - start === kindAt ? line.readInt32LE(start) : 0;
   return (word & 0xe0e0e0e0) === 0x40404040 ? numberOf(word) : undefined;
 }
 
-// Each letter of a checksum stands for five bits.
+// Each letter of a checksum encodes five bits.
 function numberOf(word: number): number {
   return (word & 0x1f) | ((word >> 3) & 0x3e0) | ((word >> 6) & 0x7c00) | ((word >> 9) & 0xf8000);
 }

@@ -5,13 +5,13 @@ import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail } from './durable-file.ts';
 import {
-  checksum,
   checksumOf,
+  decodeChecksum,
+  encodeChecksum,
   IndexLines,
   indexLine,
   type IndexEntry,
   type IndexKind,
-  numberIn,
 } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
@@ -149,7 +149,7 @@ class IndexLog {
     if (counted.before.size === 0) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
-    // A process that completed the log after the count did not find these lines, and removed them from the count.
+    // A process that completed the log between the two writes removed these lines from the count.
     const count = statSync(this.#countPath, { throwIfNoEntry: false });
     if (count?.size !== counted.after.size) await this.completeLines();
     return before;
@@ -169,8 +169,9 @@ class IndexLog {
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async completeLines(): Promise<IndexLines> {
-    // Another process may have counted lines that it is about to write. To read all jobs would take longer.
-    if (!this.#isComplete()) await delay(pauseMs);
+    if (this.#isComplete()) return this.#lines;
+    // Another process may have counted lines that it is about to write. Reading all jobs would take longer.
+    await delay(pauseMs);
     await this.#completeUnless(() => this.#isComplete());
     return this.#lines;
   }
@@ -182,7 +183,7 @@ class IndexLog {
   }
 
   #isComplete(): boolean {
-    if (!this.#isCounted()) return isEmpty(this.#jobs.folder);
+    if (!this.#isCounted()) return readdirSync(this.#jobs.folder).length === 0;
     refresh(this.#path, this.#lines);
     return this.#lines.total === this.#counted.total;
   }
@@ -208,7 +209,7 @@ class IndexLog {
     const lines = this.#missing(this.#jobs.ids()).map(indexLine);
     const checksums = lines.map(checksumOf);
     // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
-    if (difference !== 0 || !isCounted) checksums.push(checksum(difference));
+    if (difference !== 0 || !isCounted) checksums.push(encodeChecksum(difference));
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
     const counting = checksums.length > 0 ? this.#count(checksums) : undefined;
     // If the log contains every job, a search succeeds even on a full disk.
@@ -245,7 +246,7 @@ class Checksums {
     const buffer = this.#buffer.subarray(0, bytes);
     let at = 0;
     for (let end = buffer.indexOf('\n'); end >= 0; end = buffer.indexOf('\n', at)) {
-      const number = numberIn(buffer, at, end);
+      const number = decodeChecksum(buffer, at, end);
       if (number !== undefined) {
         this.count += 1;
         this.total = (this.total + number) & 0xfffff;
@@ -288,12 +289,9 @@ async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise
 /** Maximum number of attempts to write a file that other processes remove. */
 const maxTries = 5;
 const pauseMs = 10;
+
 /** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;
-
-function isEmpty(folder: string): boolean {
-  return readdirSync(folder).length === 0;
-}
 
 function ignoreExisting(error: unknown): void {
   if (systemCode(error) !== 'EEXIST') throw error;

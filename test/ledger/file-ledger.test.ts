@@ -711,6 +711,30 @@ describe('an index', () => {
     expect(sizes()).toEqual(corrected);
   });
 
+  it('is not completed if its count contains a torn line', async () => {
+    const { ledger, state, id } = await made();
+    const files = ['index.log', 'index.count'].map((name) => join(state, name));
+    const [, count = ''] = files;
+    writeFileSync(count, `\nCU\n${readFileSync(count, 'latin1')}`);
+    const sizes = (): number[] => files.map((path) => statSync(path).size);
+    const before = sizes();
+    expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+    expect(sizes()).toEqual(before);
+  });
+
+  it('is read again if both of its files were replaced by files of the same length', async () => {
+    const { ledger, state } = await made();
+    const { ledger: other, state: otherState } = await made();
+    const [id, otherId] = [await make(ledger, 5), newJobId(5)];
+    expect(await other.create(otherId, [{ ...prepared, fingerprint: 'f0' }])).toBe(true);
+    expect(await ledger.lookup('fingerprint', 'f9')).toEqual([id]);
+    for (const name of ['index.log', 'index.count']) {
+      expect(statSync(join(otherState, name)).size).toBe(statSync(join(state, name)).size);
+      renameSync(join(otherState, name), join(state, name));
+    }
+    expect(await ledger.lookup('fingerprint', 'f0')).toEqual([otherId]);
+  });
+
   it.each<[string, (log: string, reader: Ledger) => unknown]>([
     ['removed', (log) => rmSync(log)],
     ['completed by another process', (_, reader) => reader.lookup('fingerprint', 'f1')],

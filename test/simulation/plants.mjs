@@ -24,7 +24,11 @@ export const plants = {
     ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
-    ['ledger/index-log.ts', 'if (!this.#isCounted()) return isEmpty(this.#jobs.folder);', ''],
+    [
+      'ledger/index-log.ts',
+      'if (!this.#isCounted()) return readdirSync(this.#jobs.folder).length === 0;',
+      '',
+    ],
     ['ledger/index-log.ts', 'return this.#lines.total === this.#counted.total;', 'return true;'],
     [
       'ledger/index-log.ts',
