@@ -42,7 +42,8 @@ function shortHash(value: string): string {
   return hash('sha256', value, 'base64url').slice(0, newlineAt - hashAt);
 }
 
-function viewOf(bytes: Buffer): DataView {
+/** Returns a view of the bytes. Reading numbers from it is faster than from the buffer. */
+export function viewOf(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
@@ -61,20 +62,24 @@ function isValidLine(view: DataView, at: number): boolean {
   return view.getInt32(at, true) === sumOf(view, at);
 }
 
-/** Returns a line's checksum, four letters. */
-export function checksumOf(line: string): string {
-  return line.slice(0, kindAt);
+/** Returns the total of the lines' checksums. */
+export function totalOf(lines: readonly string[]): number {
+  return lines.reduce((sum, line) => sum + numberOf(Buffer.from(line, 'latin1').readInt32LE()), 0);
 }
 
-/** Encodes a number as a checksum, modulo 2 ** 20. The inverse of {@link decodeChecksum}. */
-export function encodeChecksum(number: number): string {
-  return String.fromCharCode(...[0, 5, 10, 15].map((bits) => 0x40 | ((number >> bits) & 0x1f)));
+/** The length of a line in a count, in bytes. */
+export const countLineLength = kindAt + 1;
+
+/** Encodes a total, modulo 2 ** 20, as a line of a count: four letters. */
+export function countLine(total: number): string {
+  return `${String.fromCharCode(...[0, 5, 10, 15].map((bits) => 0x40 | ((total >> bits) & 0x1f)))}\n`;
 }
 
-/** Returns the number of a checksum that is a line of its own; undefined if the line is damaged. */
-export function decodeChecksum(line: Buffer, start: number, end: number): number | undefined {
-  const word = end - start === kindAt ? line.readInt32LE(start) : 0;
-  return (word & 0xe0e0e0e0) === 0x40404040 ? numberOf(word) : undefined;
+/** Returns the total in the count's line at an offset; undefined if the line is damaged. */
+export function totalAt(view: DataView, at: number): number | undefined {
+  const word = view.getInt32(at, true);
+  const isWhole = (word & 0xe0e0e0e0) === 0x40404040 && view.getUint8(at + kindAt) === newline;
+  return isWhole ? numberOf(word) : undefined;
 }
 
 // Each letter of a checksum encodes five bits.

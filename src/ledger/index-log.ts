@@ -5,13 +5,15 @@ import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail } from './durable-file.ts';
 import {
-  checksumOf,
-  decodeChecksum,
-  encodeChecksum,
+  countLine,
+  countLineLength,
   IndexLines,
   indexLine,
   type IndexEntry,
   type IndexKind,
+  totalAt,
+  totalOf,
+  viewOf,
 } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
@@ -104,16 +106,16 @@ function isInHandles(kind: IndexKind): boolean {
 }
 
 /**
- * A log in which each line states one fact about a job. Before lines are appended, their checksums are appended to a
- * second file, the count. If the checksums in the two files have different totals, lines were lost and are restored from
- * the jobs (design 4).
+ * A log in which each line states one fact about a job. Before lines are appended, the total of their checksums is
+ * appended to a second file, the count. If the two files have different totals, lines were lost and are restored from the
+ * jobs (design 4).
  */
 class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
   readonly #jobs: JobSource;
   readonly #lines = new IndexLines();
-  readonly #counted = new Checksums();
+  readonly #counted = new CountLines();
   #completing: Promise<void> | undefined;
   /** Lines to be written together, and whether any of them must be durable. */
   #queue: string[] = [];
@@ -143,9 +145,9 @@ class IndexLog {
     // Take the lines first: later callers wait for the next write, so it must contain their lines.
     const [lines, isDurable] = [this.#queue.splice(0), this.#isDurable];
     this.#isDurable = false;
-    const complete = (): Promise<void> => this.#complete();
-    await this.#completeUnless(() => this.#isCounted());
-    const counted = await repeatIfRemoved(() => this.#count(lines.map(checksumOf)), complete);
+    const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());
+    await this.#completeUnless(() => this.#hasCount());
+    const counted = await repeatIfRemoved(() => this.#count(totalOf(lines)), complete);
     if (counted.before.size === 0) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
@@ -179,22 +181,25 @@ class IndexLog {
   async #completeUnless(isComplete: () => boolean): Promise<void> {
     while (this.#completing !== undefined) await this.#completing;
     if (isComplete()) return;
-    await (this.#completing = this.#complete().finally(() => (this.#completing = undefined)));
+    const complete = repeatIfRemoved(() => this.#addMissing());
+    await (this.#completing = complete.finally(() => (this.#completing = undefined)));
   }
 
   #isComplete(): boolean {
-    if (!this.#isCounted()) return readdirSync(this.#jobs.folder).length === 0;
-    refresh(this.#path, this.#lines);
+    if (!this.#hasCount()) return readdirSync(this.#jobs.folder).length === 0;
+    this.#refresh();
     return this.#lines.total === this.#counted.total;
   }
 
-  #isCounted(): boolean {
-    refresh(this.#countPath, this.#counted);
-    return this.#counted.count > 0;
+  // Whether the count ends in a whole line. Reading all of a long count would take milliseconds.
+  #hasCount(): boolean {
+    const tail = readTail(this.#countPath, ({ size }) => Math.max(0, size - countLineLength))?.tail;
+    return tail?.length === countLineLength && totalAt(viewOf(tail), 0) !== undefined;
   }
 
-  #complete(): Promise<void> {
-    return repeatIfRemoved(() => this.#addMissing());
+  #refresh(): void {
+    refresh(this.#countPath, this.#counted);
+    refresh(this.#path, this.#lines);
   }
 
   // Any number of processes may complete the log concurrently: each adds the lines that it does not find. If the log
@@ -203,63 +208,58 @@ class IndexLog {
     for (const path of [this.#path, this.#countPath]) await createFile(path, '').catch(ignoreExisting);
     // A file may have been cut, and then have grown to its earlier length.
     for (const content of [this.#lines, this.#counted]) content.clear();
-    const isCounted = this.#isCounted();
-    refresh(this.#path, this.#lines);
-    const difference = this.#lines.total - this.#counted.total;
+    const isCounted = this.#hasCount();
+    this.#refresh();
     const lines = this.#missing(this.#jobs.ids()).map(indexLine);
-    const checksums = lines.map(checksumOf);
-    // Corrects the count: a lost line may belong to a removed job, and a line's checksum may be lost too.
-    if (difference !== 0 || !isCounted) checksums.push(encodeChecksum(difference));
+    // Corrects the count: a lost line may belong to a removed job, and a line of the count may be lost too.
+    const total = this.#lines.total - this.#counted.total + totalOf(lines);
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
-    const counting = checksums.length > 0 ? this.#count(checksums) : undefined;
+    const counting = isCounted && total === 0 ? undefined : this.#count(total);
     // If the log contains every job, a search succeeds even on a full disk.
     await (isCounted && lines.length === 0 ? counting?.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
-    refresh(this.#path, this.#lines);
+    this.#refresh();
   }
 
-  #count(checksums: readonly string[]): ReturnType<typeof appendFile> {
-    return appendFile(this.#countPath, checksums.map((each) => `${each}\n`).join(''), { isDurable: false });
+  #count(total: number): ReturnType<typeof appendFile> {
+    return appendFile(this.#countPath, countLine(total), { isDurable: false });
   }
 }
 
-/** The checksums in a count file, one per line. Torn and damaged lines are skipped. */
-class Checksums {
+/** The lines of a count. Torn and damaged lines are skipped. */
+class CountLines {
   inode: number | undefined;
-  count = 0;
-  /** The sum of the checksums, modulo 2 ** 20. */
+  /** The sum of the totals, modulo 2 ** 20. */
   total = 0;
   /** The number of bytes added, without a torn last line. */
   length = 0;
   #buffer = Buffer.alloc(0);
 
   clear(): void {
-    this.count = this.total = this.length = 0;
+    this.total = this.length = 0;
   }
 
   reserve(bytes: number): Buffer {
-    this.#buffer = Buffer.allocUnsafe(bytes);
-    return this.#buffer;
+    return (this.#buffer = Buffer.allocUnsafe(bytes));
   }
 
   add(bytes: number): void {
-    const buffer = this.#buffer.subarray(0, bytes);
-    let at = 0;
-    for (let end = buffer.indexOf('\n'); end >= 0; end = buffer.indexOf('\n', at)) {
-      const number = decodeChecksum(buffer, at, end);
-      if (number !== undefined) {
-        this.count += 1;
-        this.total = (this.total + number) & 0xfffff;
-      }
-      at = end + 1;
+    const view = viewOf(this.#buffer);
+    let [at, total] = [0, this.total];
+    for (let next = 0; at + countLineLength <= bytes; at = next) {
+      const lineTotal = totalAt(view, at);
+      next = lineTotal === undefined ? this.#buffer.indexOf('\n', at) + 1 : at + countLineLength;
+      if (next === 0 || next > bytes) break;
+      total += lineTotal ?? 0;
     }
     this.length += at;
+    this.total = total & 0xfffff;
   }
 }
 
 // Adds a file's new bytes to its content in memory. Synchronous, because each submission calls this several times, and
 // the thread pool takes ten times as long.
-function refresh(path: string, content: IndexLines | Checksums): void {
+function refresh(path: string, content: IndexLines | CountLines): void {
   const current = statSync(path, { throwIfNoEntry: false });
   if (current !== undefined && current.ino === content.inode && current.size === content.length) return;
   const newBytes = readTail(
@@ -288,6 +288,7 @@ async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise
 
 /** Maximum number of attempts to write a file that other processes remove. */
 const maxTries = 5;
+
 const pauseMs = 10;
 
 /** Maximum number of lines in one write. */

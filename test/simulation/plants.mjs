@@ -24,15 +24,11 @@ export const plants = {
     ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
-    [
-      'ledger/index-log.ts',
-      'if (!this.#isCounted()) return readdirSync(this.#jobs.folder).length === 0;',
-      '',
-    ],
+    ['ledger/index-log.ts', 'if (!this.#hasCount()) return readdirSync(this.#jobs.folder).length === 0;', ''],
     ['ledger/index-log.ts', 'return this.#lines.total === this.#counted.total;', 'return true;'],
     [
       'ledger/index-log.ts',
-      'const complete = (): Promise<void> => this.#complete();',
+      'const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());',
       "const complete = (): Promise<void> => createFile(this.#path, '').catch(ignoreExisting);",
     ],
   ],
