@@ -56,19 +56,31 @@ async function* first(bench, url, rows) {
 
 // Each process runs its own batch in one ledger, so all processes share the ledger's index and folders.
 async function* atOnce(bench, url, processes) {
-  const env = bench.env(url);
-  const rows = 200;
-  const runs = Array.from({ length: processes }, (_, n) => {
-    const cwd = join(env.HOME, `batch-${n}`);
-    mkdirSync(cwd);
-    writeManifest(cwd, rows, `${n}-`);
-    return () => bench.measured([...bench.mgw(), ...args, '--name', `clips-${n}`], { env, cwd });
-  });
-  const startedAt = performance.now();
-  await Promise.all(runs.map((run) => run()));
-  const value = (processes * rows * 1000) / (performance.now() - startedAt);
-  yield { figure: `${processes} processes on one ledger, all rows`, value, unit: 'rows/s' };
-  rmSync(env.HOME, { recursive: true });
+  const rows = bench.quick ? 400 : 4000;
+  const run = (count) => async () => {
+    const env = bench.env(url);
+    const batches = Array.from({ length: count }, (_, n) => {
+      const cwd = join(env.HOME, `batch-${n}`);
+      mkdirSync(cwd);
+      writeManifest(cwd, rows / count, `${n}-`);
+      return () => bench.measured([...bench.mgw(), ...args, '--name', `clips-${n}`], { env, cwd });
+    });
+    const startedAt = performance.now();
+    const measured = await Promise.all(batches.map((start) => start()));
+    const wall = (performance.now() - startedAt) / 1000;
+    rmSync(env.HOME, { recursive: true });
+    return { ...measured[0], wall };
+  };
+  const runs = await bench.interleaved(1, { many: run(processes), one: run(1) });
+  yield {
+    figure: `${rows} rows by ${processes} processes on one ledger`,
+    value: rows / runs.of('many'),
+    unit: 'rows/s',
+    peer: 'one process',
+    peerValue: rows / runs.of('one'),
+    ratio: runs.ratio('many', 'one'),
+    target: { ratio: 2 },
+  };
 }
 
 async function* again(bench, url, rows) {

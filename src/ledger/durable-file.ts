@@ -99,6 +99,22 @@ export async function appendFile(
   }
 }
 
+/**
+ * Repeats an action that failed because another process removed a file, at most four times. Calls `recover` before each
+ * repetition.
+ */
+export async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise<void>): Promise<T> {
+  for (let tries = 1; ; tries += 1)
+    try {
+      return await act();
+    } catch (error) {
+      if (systemCode(error) !== 'ENOENT' || tries === maxTries) throw error;
+      await recover?.();
+    }
+}
+
+const maxTries = 5;
+
 // Whether the appended text continues a torn line. After this process had checked the end of the file, another process
 // may have appended a line that a full disk cut short.
 function continuesLine(file: number, from: number, to: number, text: string): boolean {

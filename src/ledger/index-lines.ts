@@ -70,16 +70,24 @@ export function totalOf(lines: readonly string[]): number {
 /** The length of a line in a count, in bytes. */
 export const countLineLength = kindAt + 1;
 
-/** Encodes a total, modulo 2 ** 20, as a line of a count: four letters. */
-export function countLine(total: number): string {
-  return `${String.fromCharCode(...[0, 5, 10, 15].map((bits) => 0x40 | ((total >> bits) & 0x1f)))}\n`;
+/** Encodes a total, modulo 2 ** 20, as a line of a count: four letters, or four digits and signs in a correction. */
+export function countLine(total: number, isCorrection = false): string {
+  const first = isCorrection ? 0x20 : 0x40;
+  return `${String.fromCharCode(...[0, 5, 10, 15].map((bits) => first | ((total >> bits) & 0x1f)))}\n`;
+}
+
+/** Whether lines of a count contain a correction. */
+export function hasCorrection(lines: Buffer): boolean {
+  return lines.some((byte) => byte >= 0x20 && byte < 0x40);
 }
 
 /** Returns the total in the count's line at an offset; undefined if the line is damaged. */
 export function totalAt(view: DataView, at: number): number | undefined {
   const word = view.getInt32(at, true);
-  const isWhole = (word & 0xe0e0e0e0) === 0x40404040 && view.getUint8(at + kindAt) === newline;
-  return isWhole ? numberOf(word) : undefined;
+  const first = word & 0xe0e0e0e0;
+  return (first === 0x40404040 || first === 0x20202020) && view.getUint8(at + kindAt) === newline
+    ? numberOf(word)
+    : undefined;
 }
 
 // Each letter of a checksum encodes five bits.
@@ -127,11 +135,6 @@ export class IndexLines {
   /** The number of bytes added. */
   get length(): number {
     return this.#length;
-  }
-
-  /** The number of valid lines. */
-  get count(): number {
-    return this.#count;
   }
 
   get #starts(): Uint32Array {

@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
-import { appendFile, createFile, readTail } from './durable-file.ts';
+import { appendFile, createFile, readTail, repeatIfRemoved } from './durable-file.ts';
 import {
   countLine,
   countLineLength,
+  hasCorrection,
   IndexLines,
   indexLine,
   type IndexEntry,
@@ -147,14 +148,19 @@ class IndexLog {
     this.#isDurable = false;
     const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());
     await this.#completeUnless(() => this.#hasCount());
-    const counted = await repeatIfRemoved(() => this.#count(totalOf(lines)), complete);
+    const counted = await repeatIfRemoved(() => this.#count(countLine(totalOf(lines))), complete);
     if (counted.before.size === 0) await complete();
     const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
-    // A process that completed the log between the two writes removed these lines from the count.
-    const count = statSync(this.#countPath, { throwIfNoEntry: false });
-    if (count?.size !== counted.after.size) await this.completeLines();
+    if (this.#isCorrectedAfter(counted.after)) await this.completeLines();
     return before;
+  }
+
+  // Whether a process may have completed the log, and so removed a line from the count, after the line was counted.
+  #isCorrectedAfter({ ino, size }: Stats): boolean {
+    const isReplaced = (stat: Stats): boolean => stat.ino !== ino || stat.size < size;
+    const added = readTail(this.#countPath, (stat) => (isReplaced(stat) ? 0 : size));
+    return added !== undefined && hasCorrection(added.tail);
   }
 
   /** Adds a job's lines that are missing from the log. */
@@ -171,10 +177,17 @@ class IndexLog {
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async completeLines(): Promise<IndexLines> {
-    if (this.#isComplete()) return this.#lines;
-    // Another process may have counted lines that it is about to write. Reading all jobs would take longer.
-    await delay(pauseMs);
-    await this.#completeUnless(() => this.#isComplete());
+    // Other processes may have counted lines that they are about to write. Reading all jobs would take longer, so this
+    // waits while the files grow.
+    for (let [pauses, length] = [0, -1]; !this.#isComplete(); pauses += 1) {
+      const newLength = this.#counted.length + this.#lines.length;
+      if (newLength === length || pauses === maxPauses) {
+        await this.#completeUnless(() => this.#isComplete());
+        break;
+      }
+      length = newLength;
+      await delay(pauseMs);
+    }
     return this.#lines;
   }
 
@@ -214,15 +227,15 @@ class IndexLog {
     // Corrects the count: a lost line may belong to a removed job, and a line of the count may be lost too.
     const total = this.#lines.total - this.#counted.total + totalOf(lines);
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
-    const counting = isCounted && total === 0 ? undefined : this.#count(total);
+    const counting = isCounted && total === 0 ? undefined : this.#count(countLine(total, true));
     // If the log contains every job, a search succeeds even on a full disk.
     await (isCounted && lines.length === 0 ? counting?.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
     this.#refresh();
   }
 
-  #count(total: number): ReturnType<typeof appendFile> {
-    return appendFile(this.#countPath, countLine(total), { isDurable: false });
+  #count(line: string): ReturnType<typeof appendFile> {
+    return appendFile(this.#countPath, line, { isDurable: false });
   }
 }
 
@@ -275,21 +288,8 @@ function refresh(path: string, content: IndexLines | CountLines): void {
   else content.add(newBytes.tail.length);
 }
 
-// Repeats an action during which a file was removed. Calls `recover` before each repetition.
-async function repeatIfRemoved<T>(act: () => Promise<T>, recover?: () => Promise<void>): Promise<T> {
-  for (let tries = 1; ; tries += 1)
-    try {
-      return await act();
-    } catch (error) {
-      if (systemCode(error) !== 'ENOENT' || tries === maxTries) throw error;
-      await recover?.();
-    }
-}
-
-/** Maximum number of attempts to write a file that other processes remove. */
-const maxTries = 5;
-
 const pauseMs = 10;
+const maxPauses = 20;
 
 /** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;

@@ -25,6 +25,7 @@ import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { countLine, indexLine, totalOf } from '../../src/ledger/index-lines.ts';
 import { JobIndex } from '../../src/ledger/index-log.ts';
 import { writeIndexed } from '../../src/ledger/job-records.ts';
 import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
@@ -635,6 +636,75 @@ describe('an index', () => {
     expect(opened).not.toContain(path);
   });
 
+  it('gains lines from several processes at once without reading the jobs', async () => {
+    const { state, id, path } = await made(accepted);
+    const [first, second] = [await openFileLedger(state, () => now), await openFileLedger(state, () => now)];
+    const opened: PathLike[] = [];
+    onOpen((file) => opened.push(file));
+    let [countedBySecond, endedByFirst] = [(): void => undefined, (): void => undefined];
+    const secondCounts = new Promise<void>((resolve) => (countedBySecond = resolve));
+    const firstEnds = new Promise<void>((resolve) => (endedByFirst = resolve));
+    const isOfLog = (change: string, file: string): boolean =>
+      change === 'append' && file.endsWith('index.log');
+    let otherId: Promise<string> | undefined;
+    onEnd(() => beforeEachStep(undefined));
+    // Both processes have counted their lines before the first one writes, and the second one writes last.
+    beforeEachStep((...step) => {
+      if (!isOfLog(...step)) return;
+      beforeEachStep((...nextStep) => {
+        if (!isOfLog(...nextStep)) return;
+        beforeEachStep(undefined);
+        countedBySecond();
+        return firstEnds;
+      });
+      otherId = make(second, 6);
+      return secondCounts;
+    });
+    const firstId = await make(first, 5);
+    endedByFirst();
+    const ids = [id, await otherId, firstId];
+    expect((await first.listed()).slice()).toEqual(ids);
+    expect(opened).not.toContain(path);
+  });
+
+  describe('in which other processes count lines before each search', () => {
+    const lines = [6, 7].map((at) => indexLine({ kind: 'fingerprint', value: 'f9', id: newJobId(at) }));
+    // Calls `act` with the number of the check, before each check of the count.
+    const onCheck = (count: string, opened: PathLike[], act: (check: number) => void): void => {
+      let [check, isInCheck] = [0, false];
+      onOpen((file) => {
+        opened.push(file);
+        if (isInCheck || file !== count) return;
+        isInCheck = true;
+        setImmediate(() => (isInCheck = false));
+        act((check += 1));
+      });
+    };
+
+    it('waits for the lines instead of reading the jobs', async () => {
+      const { state, id, path } = await made();
+      const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
+      const ledger = await openFileLedger(state, () => now);
+      const opened: PathLike[] = [];
+      onCheck(count, opened, (check) => {
+        if (check < 3) appendFileSync(count, countLine(totalOf(lines.slice(check - 1, check))));
+        else if (check === 3) appendFileSync(log, lines.join(''));
+      });
+      expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(2);
+      expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+      expect(opened).not.toContain(path);
+    });
+
+    it('is completed if the lines never arrive', async () => {
+      const { state, id, path } = await made();
+      const [ledger, count] = [await openFileLedger(state, () => now), join(state, 'index.count')];
+      const opened: PathLike[] = [];
+      onCheck(count, opened, () => appendFileSync(count, 'CUTD\n'));
+      expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+      expect(opened).toContain(path);
+    });
+  });
+
   it("gains a new job's lines without reading the other jobs", async () => {
     const { state, path } = await made(accepted);
     const other = await openFileLedger(state, () => now);
@@ -735,23 +805,31 @@ describe('an index', () => {
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([otherId]);
   });
 
-  it.each<[string, (log: string, reader: Ledger) => unknown]>([
-    ['removed', (log) => rmSync(log)],
-    ['completed by another process', (_, reader) => reader.lookup('fingerprint', 'f1')],
-  ])('regains a new line that is lost, even if it was %s between the count and the line', async (_, act) => {
-    const { ledger, state, id } = await made();
-    const [log, reader] = [join(state, 'index.log'), await openFileLedger(state, () => now)];
-    onEnd(() => beforeEachStep(undefined));
-    beforeEachStep(async (change, path) => {
-      if (change !== 'append' || path !== log) return;
-      beforeEachStep(undefined);
-      await act(log, reader);
-    });
-    const other = await make(ledger, 5);
-    truncateSync(log, statSync(log).size - 32);
-    const later = await openFileLedger(state, () => now);
-    expect((await later.listed()).slice()).toEqual([id, other]);
-  });
+  it.each<[string, (files: { log: string; count: string }) => unknown, newJobs?: number]>([
+    ['it was removed', ({ log }) => rmSync(log)],
+    ['another process completed it', () => undefined],
+    ['its count was emptied and corrected', ({ count }) => truncateSync(count)],
+    ['its count was removed and written again', ({ count }) => rmSync(count)],
+    ['its count was removed and became longer than before', ({ count }) => rmSync(count), 2],
+  ])(
+    'regains a new line that is lost, even if %s between the count and the line',
+    async (_, act, newJobs = 0) => {
+      const { ledger, state, id } = await made();
+      const [log, reader] = [join(state, 'index.log'), await openFileLedger(state, () => now)];
+      onEnd(() => beforeEachStep(undefined));
+      beforeEachStep(async (change, path) => {
+        if (change !== 'append' || path !== log) return;
+        beforeEachStep(undefined);
+        act({ log, count: join(state, 'index.count') });
+        await reader.lookup('fingerprint', 'f1');
+        for (let time = 1; time <= newJobs; time += 1) await make(reader, time);
+      });
+      const other = await make(ledger, 5);
+      truncateSync(log, statSync(log).size - 32);
+      const later = await openFileLedger(state, () => now);
+      expect((await later.listed()).slice(0, 2)).toEqual([id, other]);
+    },
+  );
 
   it('is searched on a full disk only if it contains every job', async () => {
     const { ledger, state, id } = await made();

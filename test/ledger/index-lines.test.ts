@@ -28,7 +28,7 @@ describe('index lines', () => {
     const lengths = ['', 'x', 'ü'.repeat(1000)].map((value) => indexLine(entry('handle', a, value)).length);
     expect(new Set(lengths)).toEqual(new Set([32]));
     const lines = linesOf(made(a), entry('handle', a, 't1'));
-    expect([lines.length, lines.count]).toEqual([64, 2]);
+    expect(lines.length).toBe(64);
   });
 
   it('are the same bytes in every version of mgw', () => {
@@ -52,12 +52,7 @@ describe('index lines', () => {
     write(lines, indexLine(made(d)));
     expect(lines.find('fingerprint', 'f')).toEqual([a, c, d]);
     lines.clear();
-    expect([lines.find('fingerprint', 'f'), lines.length, lines.count, lines.highest]).toEqual([
-      [],
-      0,
-      0,
-      undefined,
-    ]);
+    expect([lines.find('fingerprint', 'f'), lines.length, lines.highest]).toEqual([[], 0, undefined]);
     write(lines, indexLine(made(b)));
     expect(lines.find('fingerprint', 'f')).toEqual([b]);
   });
@@ -159,16 +154,12 @@ describe('index lines', () => {
     for (let cut = 0; cut <= text.length; cut += 1) {
       const lines = linesOf(text.slice(0, cut));
       write(lines, text.slice(cut));
-      expect([listed(lines), lines.count, lines.find('fingerprint', 'f')], String(cut)).toEqual([
-        [b],
-        3,
-        [a, b],
-      ]);
+      expect([listed(lines), lines.find('fingerprint', 'f')], String(cut)).toEqual([[b], [a, b]]);
     }
     const many = linesOf();
     const all = Array.from({ length: 4000 }, (_, n) => newJobId(at + n));
     for (const id of all) write(many, indexLine(made(id)));
-    expect([many.count, many.length]).toEqual([4000, 128_000]);
+    expect(many.length).toBe(128_000);
     expect(listed(many)).toEqual(all.reverse());
   });
 });
