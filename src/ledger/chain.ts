@@ -57,7 +57,7 @@ export async function follow(
 
 // A damaged record may have lost the key.
 function hasKey({ key: ownKey, record }: Job, key: string | undefined): boolean {
-  return key === undefined || ownKey === key || record.fingerprint === lostFingerprint;
+  return ownKey === key || record.fingerprint === lostFingerprint;
 }
 
 /** Returns the submissions that the claims name. Jobs whose records are damaged or lost have no other names. */

@@ -36,7 +36,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   });
   return {
     ...jobMethods({ records, index, claims, durable, local, now }),
-    newId: (time) => local(async () => newJobId(time, await index.highest())),
+    newId: (time) => local(() => newJobId(time, index.highest())),
     lookup: (kind, value) => local(() => index.find(kind, value)),
     listed: ({ excludeSucceeded } = { excludeSucceeded: false }) =>
       // An incomplete index cannot be completed in a read-only folder, so read the records instead.

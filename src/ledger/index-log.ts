@@ -92,9 +92,9 @@ export class JobIndex {
     return (await this.#handles.completeLines()).has('handle', id);
   }
 
-  /** Returns the highest id among recently added jobs; undefined if there are none. */
-  async highest(): Promise<string | undefined> {
-    return (await this.#jobs.completeLines()).highest;
+  /** Returns the highest id among recently added jobs; undefined if there are none. Lost lines do not matter. */
+  highest(): string | undefined {
+    return this.#jobs.readLines().highest;
   }
 
   #logOf(kind: IndexKind): IndexLog {
@@ -105,6 +105,8 @@ export class JobIndex {
 function isInHandles(kind: IndexKind): boolean {
   return kind === 'handle' || kind === 'succeeded';
 }
+
+type Append = ReturnType<typeof appendFile>;
 
 /**
  * A log in which each line states one fact about a job. Before lines are appended, the total of their checksums is
@@ -117,11 +119,14 @@ class IndexLog {
   readonly #jobs: JobSource;
   readonly #lines = new IndexLines();
   readonly #counted = new CountLines();
-  #completing: Promise<void> | undefined;
   /** Lines to be written together, and whether any of them must be durable. */
   #queue: string[] = [];
   #isDurable = false;
   readonly #write = coalesce(() => this.#writeQueued());
+  readonly #complete = coalesce(async () => {
+    if (!this.#hasCount() || (await this.#steadySurplus()) !== 0)
+      await repeatIfRemoved(() => this.#addMissing());
+  });
 
   constructor(path: string, countPath: string, jobs: JobSource) {
     this.#path = path;
@@ -147,19 +152,20 @@ class IndexLog {
     const [lines, isDurable] = [this.#queue.splice(0), this.#isDurable];
     this.#isDurable = false;
     const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());
-    await this.#completeUnless(() => this.#hasCount());
-    const counted = await repeatIfRemoved(() => this.#count(countLine(totalOf(lines))), complete);
+    if (!this.#hasCount()) await complete();
+    const total = totalOf(lines);
+    const count = (): Append => repeatIfRemoved(() => this.#count(countLine(total)), complete);
+    const counted = await count();
     if (counted.before.size === 0) await complete();
-    const write = (): ReturnType<typeof appendFile> => appendFile(this.#path, lines.join(''), { isDurable });
+    const write = (): Append => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
-    if (this.#isCorrectedAfter(counted.after)) await this.completeLines();
+    // A process that completed the log between the two writes may have removed these lines from the count.
+    if (this.#isCorrectedAfter(counted.after) && this.#surplus() === (-total & 0xfffff)) await count();
     return before;
   }
 
-  // Whether a process may have completed the log, and so removed a line from the count, after the line was counted.
   #isCorrectedAfter({ ino, size }: Stats): boolean {
-    const isReplaced = (stat: Stats): boolean => stat.ino !== ino || stat.size < size;
-    const added = readTail(this.#countPath, (stat) => (isReplaced(stat) ? 0 : size));
+    const added = readTail(this.#countPath, (stat) => (stat.ino === ino && stat.size >= size ? size : 0));
     return added !== undefined && hasCorrection(added.tail);
   }
 
@@ -177,31 +183,15 @@ class IndexLog {
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async completeLines(): Promise<IndexLines> {
-    // Other processes may have counted lines that they are about to write. Reading all jobs would take longer, so this
-    // waits while the files grow.
-    for (let [pauses, length] = [0, -1]; !this.#isComplete(); pauses += 1) {
-      const newLength = this.#counted.length + this.#lines.length;
-      if (newLength === length || pauses === maxPauses) {
-        await this.#completeUnless(() => this.#isComplete());
-        break;
-      }
-      length = newLength;
-      await delay(pauseMs);
-    }
+    const isComplete = this.#hasCount() ? this.#surplus() === 0 : readdirSync(this.#jobs.folder).length === 0;
+    if (!isComplete) await this.#complete();
     return this.#lines;
   }
 
-  async #completeUnless(isComplete: () => boolean): Promise<void> {
-    while (this.#completing !== undefined) await this.#completing;
-    if (isComplete()) return;
-    const complete = repeatIfRemoved(() => this.#addMissing());
-    await (this.#completing = complete.finally(() => (this.#completing = undefined)));
-  }
-
-  #isComplete(): boolean {
-    if (!this.#hasCount()) return readdirSync(this.#jobs.folder).length === 0;
-    this.#refresh();
-    return this.#lines.total === this.#counted.total;
+  /** Reads the log, and returns its lines without those that were lost. */
+  readLines(): IndexLines {
+    refresh(this.#path, this.#lines);
+    return this.#lines;
   }
 
   // Whether the count ends in a whole line. Reading all of a long count would take milliseconds.
@@ -210,9 +200,21 @@ class IndexLog {
     return tail?.length === countLineLength && totalAt(viewOf(tail), 0) !== undefined;
   }
 
-  #refresh(): void {
+  // Returns the counted total minus that of the log, modulo 2 ** 20.
+  #surplus(): number {
     refresh(this.#countPath, this.#counted);
-    refresh(this.#path, this.#lines);
+    return (this.#counted.total - this.readLines().total) & 0xfffff;
+  }
+
+  // Returns the surplus once it is 0, or has stayed the same during a pause. Other processes may have counted lines that
+  // they are about to write.
+  async #steadySurplus(): Promise<number> {
+    for (let [pauses, earlier] = [0, -1]; ; pauses += 1) {
+      const surplus = this.#surplus();
+      if (surplus === 0 || surplus === earlier || pauses === maxPauses) return surplus;
+      earlier = surplus;
+      await delay(pauseMs);
+    }
   }
 
   // Any number of processes may complete the log concurrently: each adds the lines that it does not find. If the log
@@ -222,19 +224,19 @@ class IndexLog {
     // A file may have been cut, and then have grown to its earlier length.
     for (const content of [this.#lines, this.#counted]) content.clear();
     const isCounted = this.#hasCount();
-    this.#refresh();
+    this.readLines();
     const lines = this.#missing(this.#jobs.ids()).map(indexLine);
     // Corrects the count: a lost line may belong to a removed job, and a line of the count may be lost too.
-    const total = this.#lines.total - this.#counted.total + totalOf(lines);
+    const total = totalOf(lines) - (await this.#steadySurplus());
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
     const counting = isCounted && total === 0 ? undefined : this.#count(countLine(total, true));
     // If the log contains every job, a search succeeds even on a full disk.
     await (isCounted && lines.length === 0 ? counting?.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
-    this.#refresh();
+    this.readLines();
   }
 
-  #count(line: string): ReturnType<typeof appendFile> {
+  #count(line: string): Append {
     return appendFile(this.#countPath, line, { isDurable: false });
   }
 }
@@ -290,8 +292,6 @@ function refresh(path: string, content: IndexLines | CountLines): void {
 
 const pauseMs = 10;
 const maxPauses = 20;
-
-/** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;
 
 function ignoreExisting(error: unknown): void {

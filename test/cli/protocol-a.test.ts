@@ -149,6 +149,9 @@ describe('with --strict,', () => {
     const again = await user.run(['jobs', 'fetch', '@last', '-o', 'copy.mp4', '--strict', ...fast]);
     expect([again.code, again.stderr.includes(missing)]).toEqual([9, true]);
     expect(gateway.submissions).toHaveLength(1);
+    await user.run([...submit, '--sample-count', '2', '--new', ...fast]);
+    const fetched = await user.run(['jobs', 'fetch', '@last', '-o', 'new.mp4', '--strict', ...fast]);
+    expect([fetched.code, fetched.stderr.includes(missing)]).toEqual([9, true]);
   });
 
   it('a batch with fewer videos than requested exits with 11 each time, and pays once', async () => {

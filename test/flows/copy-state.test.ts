@@ -5,13 +5,15 @@ import { readBudgetFile, readBudgetRows } from '../../src/budget/budget-entries.
 import type { BudgetKind } from '../../src/budget/budget.ts';
 import { budgetPath, openBudget } from '../../src/budget/file-budget.ts';
 import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
+import { resolveSettings } from '../../src/config/resolve.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
-import type { JobEvent } from '../../src/job.ts';
+import type { Job, JobEvent, RecordedEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { holderText, newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { PostgresLedger } from '../../src/ledger/postgres/postgres-ledger.ts';
 import {
+  addReservations,
   budgetsOfDatabase,
   budgetsOfFolder,
   type CopyCounts,
@@ -152,6 +154,32 @@ describePostgres('a state folder that is copied into a database', (newPlace) => 
     await one.budget.keep('open1', decimalOf(3));
     expect(await copied(one.place)).toEqual([1, ['4', '6', '2', 'day']]);
     await Promise.all(folders.map(({ budget }) => budget.close()));
+  });
+
+  it('adds the reservations of imported jobs to its own budgets', async () => {
+    const [from, { database }] = [
+      await openFileLedger(join(freshFolder(), 'state'), () => now),
+      await (await newPlace()).open(),
+    ];
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const options = { database, kind: 'standing', name: 'clips', outcomeOf, now: () => now } as const;
+    const budget = new PostgresBudget(options);
+    await budget.setLimit({ amount: decimalOf(9) });
+    const id = newJobId(now);
+    const money = { cost: { at_most: '2' }, reservation: `${id}.1`, budgets: ['clips'] };
+    await from.create(id, [prepared, { ...sending, ...money }, accepted]);
+    const job = (await from.read(id)) ?? expect.unreachable();
+    const env = { MGW_STATE_DIR: freshFolder() };
+    const session = {
+      settings: () => Promise.resolve(resolveSettings({ flags: {}, env, file: { profiles: {} } })),
+      database: () => Promise.resolve(database),
+      budget: () => Promise.resolve(budget),
+    };
+    const imported = async function* (): AsyncGenerator<{ job: Job; events: (RecordedEvent | undefined)[] }> {
+      yield { job, events: await from.events(id) };
+    };
+    for (let times = 0; times < 2; times += 1) expect(await addReservations(session, imported())).toEqual([]);
+    expect(await standing(budget)).toEqual(['9', '2', '0', 'ever']);
   });
 });
 

@@ -670,14 +670,21 @@ describe('an index', () => {
   describe('in which other processes count lines before each search', () => {
     const lines = [6, 7].map((at) => indexLine({ kind: 'fingerprint', value: 'f9', id: newJobId(at) }));
     // Calls `act` with the number of the check, before each check of the count.
-    const onCheck = (count: string, opened: PathLike[], act: (check: number) => void): void => {
+    const onCheck = (count: string, act: (check: number) => void): void => {
       let [check, isInCheck] = [0, false];
-      onOpen((file) => {
-        opened.push(file);
-        if (isInCheck || file !== count) return;
-        isInCheck = true;
-        setImmediate(() => (isInCheck = false));
-        act((check += 1));
+      const { statSync: stat } = fs;
+      vi.spyOn(fs, 'statSync').mockImplementation((...args) => {
+        if (!isInCheck && args[0] === count) {
+          isInCheck = true;
+          setImmediate(() => (isInCheck = false));
+          act((check += 1));
+        }
+        return stat(...args);
+      });
+      syncBuiltinESMExports();
+      onEnd(() => {
+        vi.mocked(fs.statSync).mockRestore();
+        syncBuiltinESMExports();
       });
     };
 
@@ -686,7 +693,8 @@ describe('an index', () => {
       const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
       const ledger = await openFileLedger(state, () => now);
       const opened: PathLike[] = [];
-      onCheck(count, opened, (check) => {
+      onOpen((file) => opened.push(file));
+      onCheck(count, (check) => {
         if (check < 3) appendFileSync(count, countLine(totalOf(lines.slice(check - 1, check))));
         else if (check === 3) appendFileSync(log, lines.join(''));
       });
@@ -695,11 +703,37 @@ describe('an index', () => {
       expect(opened).not.toContain(path);
     });
 
+    it('is completed without removing a line from the count that a process is about to write', async () => {
+      const { state, path } = await made();
+      const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
+      truncateSync(log);
+      const [line = ''] = lines;
+      const opened: PathLike[] = [];
+      let next: (() => void) | undefined;
+      onCheck(count, () => {
+        next?.();
+        next = undefined;
+      });
+      onOpen((file) => {
+        opened.push(file);
+        if (file !== path || opened.indexOf(path) < opened.length - 1) return;
+        appendFileSync(count, countLine(totalOf([line])));
+        next = () => appendFileSync(log, line);
+      });
+      const lookup = async (): Promise<string[]> =>
+        (await openFileLedger(state, () => now)).lookup('fingerprint', 'f9');
+      await lookup();
+      opened.length = 0;
+      expect(await lookup()).toHaveLength(1);
+      expect(opened).not.toContain(path);
+    });
+
     it('is completed if the lines never arrive', async () => {
       const { state, id, path } = await made();
       const [ledger, count] = [await openFileLedger(state, () => now), join(state, 'index.count')];
       const opened: PathLike[] = [];
-      onCheck(count, opened, () => appendFileSync(count, 'CUTD\n'));
+      onOpen((file) => opened.push(file));
+      onCheck(count, () => appendFileSync(count, 'CUTD\n'));
       expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
       expect(opened).toContain(path);
     });
@@ -803,6 +837,22 @@ describe('an index', () => {
       renameSync(join(otherState, name), join(state, name));
     }
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([otherId]);
+  });
+
+  it('is not completed again because its count was corrected while a line was written', async () => {
+    const { ledger, state, id, path } = await made();
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep((change, file) => {
+      if (change !== 'append' || !file.endsWith('index.log')) return;
+      beforeEachStep(undefined);
+      appendFileSync(join(state, 'index.count'), countLine(0, true));
+    });
+    await make(ledger, 5);
+    const opened: PathLike[] = [];
+    onOpen((file) => opened.push(file));
+    const later = await openFileLedger(state, () => now);
+    expect(await later.lookup('fingerprint', 'f1')).toEqual([id]);
+    expect(opened).not.toContain(path);
   });
 
   it.each<[string, (files: { log: string; count: string }) => unknown, newJobs?: number]>([
