@@ -24,12 +24,13 @@ export const plants = {
     ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
-    ['ledger/index-log.ts', 'if (!this.#hasCount()) return readdirSync(this.#jobs.folder).length === 0;', ''],
-    ['ledger/index-log.ts', 'return this.#lines.total === this.#counted.total;', 'return true;'],
+    ['ledger/index-log.ts', 'if (!isComplete) await this.#complete();', 'void isComplete;'],
     [
       'ledger/index-log.ts',
       'const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());',
-      "const complete = (): Promise<void> => createFile(this.#path, '').catch(ignoreExisting);",
+      `const complete = async (): Promise<void> => {
+      for (const path of [this.#path, this.#countPath]) await createFile(path, '').catch(ignoreExisting);
+    };`,
     ],
   ],
   'index-after-removal': [
