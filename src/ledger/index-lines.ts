@@ -67,31 +67,8 @@ export function totalOf(lines: readonly string[]): number {
   return lines.reduce((sum, line) => sum + numberOf(Buffer.from(line, 'latin1').readInt32LE()), 0);
 }
 
-/** The length of a line in a count, in bytes. */
-export const countLineLength = kindAt + 1;
-
-/** Encodes a total, modulo 2 ** 20, as a line of a count: four letters, or four digits and signs in a correction. */
-export function countLine(total: number, isCorrection = false): string {
-  const first = isCorrection ? 0x20 : 0x40;
-  return `${String.fromCharCode(...[0, 5, 10, 15].map((bits) => first | ((total >> bits) & 0x1f)))}\n`;
-}
-
-/** Whether lines of a count contain a correction. */
-export function hasCorrection(lines: Buffer): boolean {
-  return lines.some((byte) => byte >= 0x20 && byte < 0x40);
-}
-
-/** Returns the total in the count's line at an offset; undefined if the line is damaged. */
-export function totalAt(view: DataView, at: number): number | undefined {
-  const word = view.getInt32(at, true);
-  const first = word & 0xe0e0e0e0;
-  return (first === 0x40404040 || first === 0x20202020) && view.getUint8(at + kindAt) === newline
-    ? numberOf(word)
-    : undefined;
-}
-
-// Each letter of a checksum encodes five bits.
-function numberOf(word: number): number {
+/** Decodes four letters: each encodes five bits. */
+export function numberOf(word: number): number {
   return (word & 0x1f) | ((word >> 3) & 0x3e0) | ((word >> 6) & 0x7c00) | ((word >> 9) & 0xf8000);
 }
 

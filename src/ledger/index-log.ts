@@ -4,18 +4,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail, repeatIfRemoved } from './durable-file.ts';
-import {
-  countLine,
-  countLineLength,
-  hasCorrection,
-  IndexLines,
-  indexLine,
-  type IndexEntry,
-  type IndexKind,
-  totalAt,
-  totalOf,
-  viewOf,
-} from './index-lines.ts';
+import { countLine, CountLines, countLineLength, hasCorrection, totalAt } from './index-count.ts';
+import { IndexLines, indexLine, type IndexEntry, type IndexKind, totalOf, viewOf } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
 /** The job records. An index restores its lost lines from them. */
@@ -123,10 +113,7 @@ class IndexLog {
   #queue: string[] = [];
   #isDurable = false;
   readonly #write = coalesce(() => this.#writeQueued());
-  readonly #complete = coalesce(async () => {
-    if (!this.#hasCount() || (await this.#steadySurplus()) !== 0)
-      await repeatIfRemoved(() => this.#addMissing());
-  });
+  readonly #complete = coalesce(() => this.#addLost(maxTries));
 
   constructor(path: string, countPath: string, jobs: JobSource) {
     this.#path = path;
@@ -153,20 +140,28 @@ class IndexLog {
     this.#isDurable = false;
     const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());
     if (!this.#hasCount()) await complete();
-    const total = totalOf(lines);
-    const count = (): Append => repeatIfRemoved(() => this.#count(countLine(total)), complete);
+    const line = countLine(totalOf(lines));
+    const count = (): Append => repeatIfRemoved(() => this.#count(line), complete);
     const counted = await count();
     if (counted.before.size === 0) await complete();
     const write = (): Append => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
     // A process that completed the log between the two writes may have removed these lines from the count.
-    if (this.#isCorrectedAfter(counted.after) && this.#surplus() === (-total & 0xfffff)) await count();
+    if (this.#isCorrectedAfter(counted.after.size, line) && (await this.#steadySurplus()) !== 0)
+      await count();
     return before;
   }
 
-  #isCorrectedAfter({ ino, size }: Stats): boolean {
-    const added = readTail(this.#countPath, (stat) => (stat.ino === ino && stat.size >= size ? size : 0));
-    return added !== undefined && hasCorrection(added.tail);
+  // Whether the count was corrected after its first `size` bytes, which end in `line`, or was replaced.
+  #isCorrectedAfter(size: number, line: string): boolean {
+    const added = this.#countAfter(size, line);
+    return added === undefined || hasCorrection(added);
+  }
+
+  // Returns the count without its first `size` bytes; undefined if these do not end in `line`.
+  #countAfter(size: number, line: string): string | undefined {
+    const tail = readTail(this.#countPath, () => Math.max(0, size - line.length))?.tail.toString('latin1');
+    return tail?.startsWith(line) === true ? tail.slice(line.length) : undefined;
   }
 
   /** Adds a job's lines that are missing from the log. */
@@ -176,16 +171,25 @@ class IndexLog {
   }
 
   #missing(ids: readonly string[]): IndexEntry[] {
+    const found = new Map<string, Set<string>>();
     return ids
       .flatMap((id) => this.#jobs.entriesOf(id))
-      .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
+      .filter(({ kind, id, value }) => {
+        const known = found.get(kind + value) ?? new Set(this.#lines.find(kind, value));
+        found.set(kind + value, known);
+        return !known.has(id);
+      });
   }
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async completeLines(): Promise<IndexLines> {
-    const isComplete = this.#hasCount() ? this.#surplus() === 0 : readdirSync(this.#jobs.folder).length === 0;
-    if (!isComplete) await this.#complete();
+    // Completes the log once more if it loses lines meanwhile.
+    for (let tries = 0; tries < 2 && !this.#isComplete(); tries += 1) await this.#complete();
     return this.#lines;
+  }
+
+  #isComplete(): boolean {
+    return this.#hasCount() ? this.#surplus() === 0 : readdirSync(this.#jobs.folder).length === 0;
   }
 
   /** Reads the log, and returns its lines without those that were lost. */
@@ -202,6 +206,8 @@ class IndexLog {
 
   // Returns the counted total minus that of the log, modulo 2 ** 20.
   #surplus(): number {
+    // The files may have been replaced, and then have grown to their earlier lengths.
+    if (this.#countAfter(this.#counted.length, this.#counted.lastLine) === undefined) this.#clear();
     refresh(this.#countPath, this.#counted);
     return (this.#counted.total - this.readLines().total) & 0xfffff;
   }
@@ -217,58 +223,41 @@ class IndexLog {
     }
   }
 
+  async #addLost(tries: number): Promise<void> {
+    if (!this.#hasCount() || (await this.#steadySurplus()) !== 0)
+      await repeatIfRemoved(() => this.#addMissing(tries));
+  }
+
   // Any number of processes may complete the log concurrently: each adds the lines that it does not find. If the log
   // loses lines meanwhile, the totals differ afterwards.
-  async #addMissing(): Promise<void> {
+  async #addMissing(tries = maxTries): Promise<void> {
     for (const path of [this.#path, this.#countPath]) await createFile(path, '').catch(ignoreExisting);
-    // A file may have been cut, and then have grown to its earlier length.
-    for (const content of [this.#lines, this.#counted]) content.clear();
+    // The log may have been cut, and then have grown to its earlier length.
+    this.#clear();
     const isCounted = this.#hasCount();
-    this.readLines();
+    const surplus = this.#surplus();
+    const { length, lastLine } = this.#counted;
     const lines = this.#missing(this.#jobs.ids()).map(indexLine);
+    // Another process has completed the log while this one read the jobs.
+    if (tries > 1 && this.#isCorrectedAfter(length, lastLine)) return this.#addLost(tries - 1);
     // Corrects the count: a lost line may belong to a removed job, and a line of the count may be lost too.
-    const total = totalOf(lines) - (await this.#steadySurplus());
+    const total = totalOf(lines) - surplus;
+    if (isCounted && total === 0 && lines.length === 0) return;
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
-    const counting = isCounted && total === 0 ? undefined : this.#count(countLine(total, true));
+    const counting = this.#count(countLine(total, true));
     // If the log contains every job, a search succeeds even on a full disk.
-    await (isCounted && lines.length === 0 ? counting?.catch(() => undefined) : counting);
+    await (isCounted && lines.length === 0 ? counting.catch(() => undefined) : counting);
     while (lines.length > 0) await appendFile(this.#path, lines.splice(0, maxLinesPerWrite).join(''));
     this.readLines();
   }
 
+  #clear(): void {
+    this.#lines.clear();
+    this.#counted.clear();
+  }
+
   #count(line: string): Append {
     return appendFile(this.#countPath, line, { isDurable: false });
-  }
-}
-
-/** The lines of a count. Torn and damaged lines are skipped. */
-class CountLines {
-  inode: number | undefined;
-  /** The sum of the totals, modulo 2 ** 20. */
-  total = 0;
-  /** The number of bytes added, without a torn last line. */
-  length = 0;
-  #buffer = Buffer.alloc(0);
-
-  clear(): void {
-    this.total = this.length = 0;
-  }
-
-  reserve(bytes: number): Buffer {
-    return (this.#buffer = Buffer.allocUnsafe(bytes));
-  }
-
-  add(bytes: number): void {
-    const view = viewOf(this.#buffer);
-    let [at, total] = [0, this.total];
-    for (let next = 0; at + countLineLength <= bytes; at = next) {
-      const lineTotal = totalAt(view, at);
-      next = lineTotal === undefined ? this.#buffer.indexOf('\n', at) + 1 : at + countLineLength;
-      if (next === 0 || next > bytes) break;
-      total += lineTotal ?? 0;
-    }
-    this.length += at;
-    this.total = total & 0xfffff;
   }
 }
 
@@ -292,6 +281,7 @@ function refresh(path: string, content: IndexLines | CountLines): void {
 
 const pauseMs = 10;
 const maxPauses = 20;
+const maxTries = 5;
 const maxLinesPerWrite = 1000;
 
 function ignoreExisting(error: unknown): void {

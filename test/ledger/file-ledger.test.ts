@@ -25,7 +25,8 @@ import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { countLine, indexLine, totalOf } from '../../src/ledger/index-lines.ts';
+import { countLine } from '../../src/ledger/index-count.ts';
+import { indexLine, totalOf } from '../../src/ledger/index-lines.ts';
 import { JobIndex } from '../../src/ledger/index-log.ts';
 import { writeIndexed } from '../../src/ledger/job-records.ts';
 import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
@@ -861,6 +862,7 @@ describe('an index', () => {
     ['its count was emptied and corrected', ({ count }) => truncateSync(count)],
     ['its count was removed and written again', ({ count }) => rmSync(count)],
     ['its count was removed and became longer than before', ({ count }) => rmSync(count), 2],
+    ['its count was emptied and became longer than before', ({ count }) => truncateSync(count), 2],
   ])(
     'regains a new line that is lost, even if %s between the count and the line',
     async (_, act, newJobs = 0) => {
@@ -930,15 +932,17 @@ describe('an index', () => {
     ['removed', (log: string): void => rmSync(log)],
   ])('finds every job even if it is %s while it is being completed', async (_, damage) => {
     const { ledger, state, id } = await made();
-    appendFileSync(join(state, 'index.count'), '+');
+    truncateSync(join(state, 'index.log'));
     onEnd(() => beforeEachStep(undefined));
+    const damaged: string[] = [];
     beforeEachStep((change, path) => {
       if (change !== 'append' || !path.endsWith('index.log')) return;
       beforeEachStep(undefined);
+      damaged.push(path);
       damage(path);
     });
-    await ledger.lookup('fingerprint', 'f1');
     expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+    expect(damaged).toHaveLength(1);
   });
 
   it('is completed once, rather than by each command, if no job has a handle', async () => {

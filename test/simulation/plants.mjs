@@ -24,7 +24,7 @@ export const plants = {
     ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
-    ['ledger/index-log.ts', 'if (!isComplete) await this.#complete();', 'void isComplete;'],
+    ['ledger/index-log.ts', 'tries += 1) await this.#complete();', 'tries += 1) break;'],
     [
       'ledger/index-log.ts',
       'const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());',

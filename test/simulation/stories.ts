@@ -137,7 +137,6 @@ export const stories: Record<string, Story> = {
       { process: 2, before: 'open jobs/', what: 'index lost' },
       { process: 2, before: 'link jobs/', what: 'next starts' },
       { process: 3, before: 'timer 10', what: 'time passes' },
-      { process: 3, before: 'timer 10', what: 'time passes' },
       { process: 3, before: 'print stdout', what: 'switch' },
       { process: 2, before: 'stat index.log', what: 'kill' },
       { command: 4, what: 'starts last' },
@@ -149,7 +148,6 @@ export const stories: Record<string, Story> = {
       commands: [[...other, '--key', 'boat'], other],
       incidents: [
         { process: 1, before: 'write f1m', what: 'next starts' },
-        { process: 2, before: 'timer 10', what: 'time passes' },
         { process: 2, before: 'timer 10', what: 'time passes' },
         { process: 2, before: 'write f1m', what: 'disk full', room: 9, steps: 1 },
       ],
