@@ -54,15 +54,12 @@ export function currentOwner(): Owner {
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
   if (owner.host !== thisHost()) return 'unknown';
-  try {
-    process.kill(owner.pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EPERM') return 'dead';
-  }
+  if (hasEnded(owner.pid)) return 'dead';
   const isThisPid = owner.pid === process.pid;
   if (isThisPid && owner.instance === instance()) return 'alive';
   const start = startOf(owner.pid);
-  if (start === 'ended') return 'dead';
+  // The process may have ended before its start time was read.
+  if (start === 'ended' || hasEnded(owner.pid)) return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
   if (start !== owner.start) return 'dead';
   const thread = threadOf(owner);
@@ -70,6 +67,15 @@ export function lifeOf(owner: Owner): Life {
   if (!isThisPid || owner.instance === undefined) return 'alive';
   // The owner is another thread of this process, or a process from before a snapshot was restored.
   return thread === undefined || thread === threadOf(currentOwner()) ? 'unknown' : 'alive';
+}
+
+function hasEnded(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'EPERM';
+  }
 }
 
 let host: string | undefined;

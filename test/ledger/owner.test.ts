@@ -23,6 +23,18 @@ describe('a process', () => {
       expect(lifeOf(otherOwner), JSON.stringify(otherOwner)).not.toBe('alive');
   });
 
+  it('is dead if it ends while its start time is being read', () => {
+    const owner = deadOwner();
+    const kill = process.kill.bind(process);
+    const checks = vi.spyOn(process, 'kill').mockImplementation((pid, signal) => {
+      checks.mockImplementation(kill);
+      expect([pid, signal]).toEqual([owner.pid, 0]);
+      return true;
+    });
+    onEnd(() => checks.mockRestore());
+    expect(lifeOf(owner)).toBe('dead');
+  });
+
   it.each([0, -1, Number.NaN])('is dead if its pid is %d', (pid) => {
     expect([lifeOf({ ...currentOwner(), pid }), lifeOf({ pid, start: '', host: '' })]).toEqual([
       'dead',

@@ -171,4 +171,26 @@ export const stories: Record<string, Story> = {
       { request: 2, what: 'answer slow' },
     ],
   },
+  'the index was lost and a power cut kept the first line of its count, which made the empty index look complete':
+    {
+      seed: 83,
+      commands: [keyed, keyed],
+      incidents: [
+        { process: 2, before: 'open jobs/', what: 'index lost' },
+        { process: 2, before: 'print', what: 'power cut', remains: 'reordered' },
+      ],
+    },
+  'a run died after another run had found its process, and the other run used a second name that nobody cleaned up':
+    {
+      seed: 63,
+      commands: [word, word],
+      incidents: [
+        { process: 1, before: 'open /home/word.mp3.part.json', what: 'next starts' },
+        { process: 2, before: 'open /home/word.mp3.part.json', what: 'switch' },
+        { process: 1, before: 'open claims/key.', what: 'switch' },
+        { process: 2, before: 'open /proc/2/', what: 'switch' },
+        { process: 1, before: 'unlink claims/key.', what: 'kill' },
+        { process: 2, before: 'link claims/send.', what: 'kill' },
+      ],
+    },
 };
