@@ -81,12 +81,12 @@ export function readClaimLog(text: string): ClaimLog {
 }
 
 /**
- * Whether a log without a readable claim was written by mgw: it is empty, or a full disk or a power failure truncated
- * its first claim. Any other text belongs to another program.
+ * Whether mgw wrote a log without a readable claim: it is empty, or full disks or a power failure truncated its claims.
  */
 export function isUnclaimed(text: string): boolean {
-  const claimStart = '\n{"claim":"';
-  return claimStart.startsWith(text) || text.startsWith(claimStart);
+  const claimStart = '{"claim":"';
+  const lines = text.split('\n');
+  return lines[0] === '' && lines.every((line) => claimStart.startsWith(line) || line.startsWith(claimStart));
 }
 
 /** Returns the metadata, updated with a note. */

@@ -126,7 +126,8 @@ async function waitForRemover(
   for (;;) {
     const latest = await ledger.read(job.id);
     if (latest === undefined || deadline.remainingMs() <= 0) return latest;
-    if (!(await isBeingRemoved(latest, ledger))) return latest;
+    // A process that has removed the job may have ended after the job was read.
+    if (!(await isBeingRemoved(latest, ledger))) return ledger.read(job.id);
     await ledger.flush();
     await clock.sleep(50, signals.soft).catch(() => {
       throw interruptedError(signals.soft, latest, latest.handle === undefined ? 'maybe' : 'yes');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import { readClaimLog, testFileOf } from '../../src/files/claim-log.ts';
+import { isUnclaimed, readClaimLog, testFileOf } from '../../src/files/claim-log.ts';
 import { removeLeftovers, type LockOptions, type OutputLock } from '../../src/files/output-lock.ts';
 import { claimantOf, useDownloads } from '../support/downloads.ts';
 
@@ -256,6 +256,19 @@ describe('removeLeftovers', () => {
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [1]));
     expect(await readdir(ctx.folder)).toHaveLength(2);
   });
+});
+
+describe('a log without a readable claim', () => {
+  it('is recognized however often a full disk has truncated a claim', () => {
+    const claim = `\n${JSON.stringify({ claim: 'a', after: '', owner: { pid: 1, start: '', host: '' } })}`;
+    const torn = fc.nat(claim.length - 2).map((length) => claim.slice(0, length));
+    fc.assert(fc.property(fc.array(torn), (claims) => isUnclaimed(claims.join(''))));
+  });
+
+  it.each(['text', '{"claim":"a', '\n{"name":"a"}', '\n{"claim":"a"\ntext', '\n{"claim":"a"\n{"name":"a"}'])(
+    'belongs to another program if its text is %j',
+    (text) => expect(isUnclaimed(text)).toBe(false),
+  );
 });
 
 describe('readClaimLog', () => {

@@ -193,4 +193,28 @@ export const stories: Record<string, Story> = {
         { process: 2, before: 'link claims/send.', what: 'kill' },
       ],
     },
+  'a job was removed by a process that ended before another run of the job looked for it, and that run was refused':
+    {
+      seed: 1,
+      commands: [
+        saved,
+        ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'],
+        ['jobs', 'rm', '@boat', '--json'],
+      ],
+      incidents: [
+        { command: 2, what: 'starts last' },
+        { process: 2, before: 'write "type":"began"', what: 'next starts' },
+        { process: 3, before: 'rename .jsonl', what: 'switch' },
+        { process: 2, before: 'kill', what: 'switch' },
+      ],
+    },
+  'two full disks tore the claims of an output, whose log was then left as the file of another program': {
+    seed: 1,
+    commands: [word, word],
+    incidents: [
+      { process: 1, before: 'write "claim":', what: 'disk full', room: 7, steps: 1 },
+      { command: 2, what: 'starts last' },
+      { process: 2, before: 'write "claim":', what: 'disk full', room: 100, steps: 1 },
+    ],
+  },
 };
