@@ -12,6 +12,7 @@ const flagsOf: Record<string, number> = {
   'r+': O_RDWR,
   w: O_WRONLY | O_CREAT | O_TRUNC,
   wx: O_WRONLY | O_CREAT | O_EXCL,
+  'wx+': O_RDWR | O_CREAT | O_EXCL,
   a: O_WRONLY | O_CREAT | O_APPEND,
 };
 
@@ -96,7 +97,15 @@ function synchronous(system: System): Record<string, unknown> {
   const write =
     (flags: string) =>
     (path: string, text: string, { mode }: { mode?: number } = {}) =>
-      during(path, flags, (file) => void call('write', file, Buffer.from(text), null), mode);
+      during(
+        path,
+        flags,
+        (file) => {
+          for (let bytes = Buffer.from(text); bytes.length > 0;)
+            bytes = bytes.subarray(call<number>('write', file, bytes, null));
+        },
+        mode,
+      );
   const realpathSync = Object.assign((path: string) => call<string>('realpath', path), {
     native: (path: string) => call<string>('realpath', path),
   });
@@ -128,6 +137,7 @@ function synchronous(system: System): Record<string, unknown> {
     mkdirSync: (path: string, { mode }: { mode?: number } = {}) => call('mkdir', path, mode),
     readFileSync: (path: string | number, encoding?: Encoding) =>
       during(path, 'r', (file) => decoded(call<Uint8Array>('read', file, 1e9, null), encoding)),
+    accessSync: (path: string) => void call('stat', path),
     existsSync: (path: string) => status('stat')(path, { throwIfNoEntry: false }) !== undefined,
     linkSync: (from: string, to: string) => call('link', from, to),
     renameSync: (from: string, to: string) => call('rename', from, to),
@@ -158,8 +168,12 @@ function asynchronous(later: Later) {
     const write = async (bytes: string | Uint8Array) => ({
       bytesWritten: await later<number>('write', fd, Buffer.from(bytes), null),
     });
+    const writeFile = async (text: string | Uint8Array): Promise<void> => {
+      for (let bytes = Buffer.from(text); bytes.length > 0;)
+        bytes = bytes.subarray((await write(bytes)).bytesWritten);
+    };
     return {
-      ...{ fd, write, writeFile: write, appendFile: write },
+      ...{ fd, write, writeFile, appendFile: writeFile },
       read: (buffer: Buffer, offset?: number, length?: number, at?: number) =>
         readInto(fd, buffer, offset, length, at),
       readFile: async (encoding?: Encoding) =>
@@ -190,11 +204,11 @@ function asynchronous(later: Later) {
     within(path, 'r', (file) => file.readFile(encoding));
   return {
     ...{ open, stat, lstat: stat, rm, readFile, readInto, constants },
-    writeFile: (path: string, text: string) => within(path, 'w', (file) => file.write(text)),
-    appendFile: (path: string, text: string) => within(path, 'a', (file) => file.write(text)),
+    writeFile: (path: string, text: string) => within(path, 'w', (file) => file.writeFile(text)),
+    appendFile: (path: string, text: string) => within(path, 'a', (file) => file.writeFile(text)),
     copyFile: async (from: string, to: string) => {
       const bytes = (await readFile(from)) as Buffer;
-      await within(to, 'w', (file) => file.write(bytes));
+      await within(to, 'w', (file) => file.writeFile(bytes));
     },
     mkdir: (path: string, { mode }: { mode?: number } = {}) => later('mkdir', path, mode),
     rename: (from: string, to: string) => later('rename', from, to),

@@ -31,7 +31,8 @@ export const storm = submits(failing.prompt, '--key', 'storm', '-o', '/home/stor
 const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '--budget-name', 'little');
 
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
-const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json', ...elsewhere];
+const copied = ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'];
+const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json'];
 
 /** A manifest with three rows. */
 export const clips = {
@@ -48,6 +49,13 @@ export const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--jso
 /** The command that runs the batch under a budget for only one of its rows. */
 export const budgetedBatch = [...batch, '--budget-name', 'little'];
 
+/** The pieces of the long text. */
+export const pieces = ['red word.', 'blue word.'];
+const book = [
+  ...['tts', pieces.join(' '), '--split', '--piece-length', '10'],
+  ...['-o', '/home/book.pcm', '--json'],
+];
+
 /** The sets of commands that may run together, each with its weight. */
 const scenes: readonly (readonly [string[][], number])[] = [
   [[boat, boat], 4],
@@ -55,18 +63,15 @@ const scenes: readonly (readonly [string[][], number])[] = [
   [[saved, [...boat, '-o', '/home/other.mp4']], 2],
   [[saved, saved, ['jobs', 'rm', '@boat', '--json']], 3],
   [[boat, ['jobs', 'rm', '@boat', '--json'], boat], 3],
-  [[saved, ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json']], 2],
-  [
-    [saved, ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'], ['jobs', 'rm', '@boat', '--json']],
-    2,
-  ],
+  [[saved, copied], 2],
+  [[saved, copied, ['jobs', 'rm', '@boat', '--json']], 2],
   [[storm, storm], 3],
   [[storm, ['jobs', 'fetch', '@storm', '-o', '/home/copy.mp4', '--json']], 1],
   [[storm, ['video', 'c', 'status', '@storm', '--json']], 5],
   [[plane, plane], 3],
   [[plane, submits('a plane', '-o', '/home/second.mp4')], 2],
   [[submits('a plane'), submits('a plane')], 2],
-  [[boat, resubmit], 2],
+  [[boat, [...resubmit, ...elsewhere]], 2],
   [[boat, ['jobs', 'resolve', '@boat', '--not-created', '--json'], boat], 2],
   [[boat, ['jobs', 'resolve', '@boat', '--adopt', 'task_0001', '--json'], boat], 2],
   [[budgeted('car'), ['jobs', 'resolve', '@car', '--adopt', 'task_0001', '--json'], budgeted('train')], 2],
@@ -89,6 +94,19 @@ const scenes: readonly (readonly [string[][], number])[] = [
     ],
     3,
   ],
+  [[book, book], 1],
+  [[boat, resubmit, boat], 2],
+  [[boat, copied, copied], 2],
+  [[submits('a car', '--key', 'car', '--budget', '1'), submits('a car', '--key', 'car', '--budget', '1')], 2],
+  [
+    [
+      [...saved, '--sidecar'],
+      [...saved, '--sidecar'],
+    ],
+    2,
+  ],
+  [[saved, ['jobs', 'prune', '--older-than', '1ms', '--json'], copied], 1],
+  [[saved, ['jobs', 'wait', '@boat', '--json'], ['jobs', 'rm', '@boat', '--json']], 1],
 ];
 
 /**

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { failing, type Created } from './gateway.ts';
 import { Machine, type Ended, type Incident } from './machine.ts';
-import { clips, type Plan } from './plan.ts';
+import { clips, pieces, type Plan } from './plan.ts';
 import type { Threads } from './threads.ts';
 
 /** The result of playing a schedule. */
@@ -67,8 +67,9 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
   // A prune may have removed jobs even if it was killed.
   const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
-  // A killed process may have recorded the statement that nothing was created.
-  const guesses = ran.filter(({ code, args }) => args.includes('--not-created') && code !== 2).length;
+  // A killed process may have recorded the statement that nothing was created, or the decision to pay again.
+  const isGuess = (arg: string): boolean => arg === '--not-created' || arg === '--resubmit';
+  const guesses = ran.filter(({ code, args }) => args.some(isGuess) && code !== 2).length;
   for (const { args } of ran) if (args.includes('--adopt')) await confirm(machine, args[2] ?? '', gateway);
   const people = { machine, violations, commands, incidents, guesses };
   const after: Ended[] = [];
@@ -169,7 +170,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     const { error, job } = documentOf(ended.stdout);
     if (ended.code === 0 || ended.code === exitOfFailure) return ended;
     // The budget is too small for the job, or the job was removed.
-    if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
+    if (ended.code === 12 || (ended.code === 2 && ['fetch', 'wait'].includes(args[1] ?? ''))) return ended;
     if (ended.code === 2 && error?.code === 'conflict' && isContested) return ended;
     // After a removal or a wrong guess, a result may exist that no job records.
     const mayExist = key === undefined || people.guesses > 0 || commands.some((each) => each[1] === 'rm');
@@ -218,6 +219,10 @@ const harmless = [
 
 function isBatch([command]: string[]): boolean {
   return command === 'batch';
+}
+
+function isBook(args: string[]): boolean {
+  return args.includes('--split');
 }
 
 function keyOf(args: string[]): string | undefined {
@@ -270,6 +275,7 @@ async function jobsOf(machine: Machine): Promise<NonNullable<PrintedDocument['jo
 function submissionsOf(args: string[]): { name: string; prompt: string }[] {
   if (isBatch(args)) return clips.rows.map(({ id, prompt }) => ({ name: `clips/${id}`, prompt }));
   const prompt = promptOf(args);
+  if (isBook(args)) return pieces.map((piece) => ({ name: piece, prompt: piece }));
   return prompt === undefined ? [] : [{ name: keyOf(args) ?? prompt, prompt }];
 }
 
@@ -289,7 +295,8 @@ function charges(
 ): string[] {
   const allowed = new Map<string, number>();
   for (const [at, args] of commands.entries()) {
-    const isNamed = args.includes('--key') || isBatch(args);
+    // A piece is never paid for twice, like a job with a key.
+    const isNamed = args.includes('--key') || isBatch(args) || isBook(args);
     // A second run of a command with the same output joins the first run or finds its file, so it requests nothing.
     const isSame = args.includes('-o') && commands.findIndex((each) => isDeepStrictEqual(each, args)) < at;
     const retries = commands.filter(([, command]) => command === 'retry').length;
@@ -338,16 +345,25 @@ async function revoked(machine: Machine): Promise<string[]> {
 }
 
 function isSpeech(prompt: string): boolean {
-  return prompt === 'a word';
+  return prompt === 'a word' || pieces.includes(prompt);
 }
 
 /** Reports output files that are incomplete. */
 function wholeFiles({ disk, traffic }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
-    if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
-    const isWhole = traffic.created.some((created) => created.bytes.equals(bytes));
+    if (!/^\/home\/\w+\.(mp[34]|pcm)$/.test(path)) return [];
+    const isWhole = path.endsWith('.pcm')
+      ? isJoined(bytes, traffic.created)
+      : traffic.created.some((created) => created.bytes.equals(bytes));
     return isWhole ? [] : [`${path} is not whole: ${bytes.length} bytes`];
   });
+}
+
+// Whether the bytes are those of one take of each piece, in order.
+function isJoined(bytes: Buffer, created: readonly Created[]): boolean {
+  const takes = pieces.map((piece) => created.filter(({ prompt }) => prompt === piece));
+  const [first = [], second = []] = takes;
+  return first.some((one) => second.some((other) => Buffer.concat([one.bytes, other.bytes]).equals(bytes)));
 }
 
 function delivered(args: string[], { exit_code, files = [] }: PrintedDocument, { disk }: Machine): string[] {
@@ -377,10 +393,10 @@ async function budgets(machine: Machine, removals: number, isUncertain: boolean)
   return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
 }
 
-/** Reports temporary files next to the outputs. */
+/** Reports temporary files next to the outputs. A process that is killed while it writes a sidecar may leave a draft. */
 function leftovers({ disk }: Machine): string[] {
   const leftovers = [...disk.files()].filter(
-    ([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path),
+    ([path]) => path.startsWith('/home/') && !/\.(mp[34]|pcm|mp4\.json(\.\w+\.tmp)?)$/.test(path),
   );
   return leftovers.length === 0 ? [] : [`left over: ${leftovers.map(([path]) => path).join(', ')}`];
 }
