@@ -139,13 +139,11 @@ class IndexLog {
     const [lines, isDurable] = [this.#queue.splice(0), this.#isDurable];
     this.#isDurable = false;
     const complete = (): Promise<void> => repeatIfRemoved(() => this.#addMissing());
-    const isCounted = this.#hasCount();
-    if (!isCounted) await complete();
+    if (!this.#hasCount()) await complete();
     const line = countLine(totalOf(lines));
     const count = (): Append => repeatIfRemoved(() => this.#count(line), complete);
     const counted = await count();
-    // The count was emptied in the meantime.
-    if (isCounted && counted.before.size === 0) await complete();
+    if (counted.before.size === 0) await complete();
     const write = (): Append => appendFile(this.#path, lines.join(''), { isDurable });
     const { before } = await repeatIfRemoved(write, complete);
     // A process that completed the log between the two writes may have removed these lines from the count.
@@ -244,9 +242,7 @@ class IndexLog {
     if (tries > 1 && this.#isCorrectedAfter(length, lastLine)) return this.#addLost(tries - 1);
     // Corrects the count: a lost line may belong to a removed job, and a line of the count may be lost too.
     const total = totalOf(lines) - surplus;
-    // A new count stays empty until it contains a line of a job: a power cut may shorten it, and a count with the total 0
-    // would make a lost log look complete.
-    if ((isCounted || length === 0) && total === 0 && lines.length === 0) return;
+    if (isCounted && total === 0 && lines.length === 0) return;
     // Count all lines before writing the first one. If the process dies in between, the totals differ.
     const counting = this.#count(countLine(total, true));
     // If the log contains every job, a search succeeds even on a full disk.

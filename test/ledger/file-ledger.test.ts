@@ -945,20 +945,12 @@ describe('an index', () => {
     expect(damaged).toHaveLength(1);
   });
 
-  it.each([
-    ['removed', (log: string): void => rmSync(log)],
-    ['emptied', (log: string): void => truncateSync(log)],
-  ])('finds every job if it is %s and a power cut has shortened its count', async (_, lose) => {
-    const { state, id } = await made();
-    const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
-    const bytes = readFileSync(count);
-    for (let length = 0; length <= bytes.length; length += 1) {
-      lose(log);
-      writeFileSync(count, bytes.subarray(0, length));
-      const later = await openFileLedger(state, () => now);
-      expect([length, await later.lookup('fingerprint', 'f1')]).toEqual([length, [id]]);
-      await later.close();
-    }
+  it('is completed once, rather than by each command, if no job has a handle', async () => {
+    const { ledger, state } = await made();
+    for (let lookups = 0; lookups < 2; lookups += 1)
+      expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
+    const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
+    expect([statSync(log).size, statSync(count).size]).toEqual([0, 5]);
   });
 
   it('is not needed to list the jobs', async () => {

@@ -171,15 +171,6 @@ export const stories: Record<string, Story> = {
       { request: 2, what: 'answer slow' },
     ],
   },
-  'the index was lost and a power cut kept the first line of its count, which made the empty index look complete':
-    {
-      seed: 83,
-      commands: [keyed, keyed],
-      incidents: [
-        { process: 2, before: 'open jobs/', what: 'index lost' },
-        { process: 2, before: 'print', what: 'power cut', remains: 'reordered' },
-      ],
-    },
   'a run died after another run had found its process, and the other run used a second name that nobody cleaned up':
     {
       seed: 63,
