@@ -68,8 +68,9 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   // A prune may have removed jobs even if it was killed.
   const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
   // A killed process may have recorded the statement that nothing was created, or the decision to pay again.
-  const isGuess = (arg: string): boolean => arg === '--not-created' || arg === '--resubmit';
-  const guesses = ran.filter(({ code, args }) => args.some(isGuess) && code !== 2).length;
+  const isGuess = (args: string[]): boolean =>
+    args.includes('--not-created') || (args.includes('--resubmit') && gatewayOf(args) === gateway);
+  const guesses = ran.filter(({ code, args }) => isGuess(args) && code !== 2).length;
   for (const { args } of ran) if (args.includes('--adopt')) await confirm(machine, args[2] ?? '', gateway);
   const people = { machine, violations, commands, incidents, guesses };
   const after: Ended[] = [];
